@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Engine makes each transition atomic in one kind of database. Callers use
+// Store, which is the protocol over it: an Engine takes bare tokens, and a Claim
+// is what keeps callers from making one up.
+//
+// Every method applies its own deadline on top of the context's, gives back its
+// connection before it returns, and reports database errors as *EngineError.
+type Engine interface {
+	// Claim inserts the record of the draft in state Executing and reports won,
+	// with the record as it is now if somebody holds it. A record that carries the
+	// draft's own token and is still Executing counts as won: the acknowledgement
+	// of an earlier try was lost. Neither won nor held means that the record was
+	// released in between.
+	Claim(ctx context.Context, draft Draft) (won bool, held *Record, err error)
+
+	// Read returns the record as it is, or ErrNoRecord. It takes part in the
+	// locking: it waits for a transition under way, and a transition waits for it.
+	Read(ctx context.Context, id Identity) (*Record, error)
+
+	// Complete moves Executing or Unknown to Completed.
+	// ErrNotHeld unless the token holds the record in one of them.
+	Complete(ctx context.Context, id Identity, token Token, completion Completion) error
+
+	// MarkUnknown moves Executing to Unknown.
+	// ErrNotHeld unless the token holds the record in it.
+	MarkUnknown(ctx context.Context, id Identity, token Token, doubt Doubt) error
+
+	// Release deletes the record from Executing or Unknown.
+	// ErrNotHeld unless the token holds the record in one of them.
+	Release(ctx context.Context, id Identity, token Token) error
+
+	// Abandon moves records whose lease is over from Executing to Unknown, at
+	// most limit of them, and returns how many it moved. Records locked by
+	// others are left for the next time.
+	Abandon(ctx context.Context, limit int) (int, error)
+
+	// Expire moves records whose replay window is over from Completed to Expired
+	// and clears their responses; limit, result and locks as with Abandon.
+	Expire(ctx context.Context, limit int) (int, error)
+
+	// Purge deletes tombstones that have been kept for as long as their route
+	// said; limit, result and locks as with Abandon.
+	Purge(ctx context.Context, limit int) (int, error)
+
+	// Stats counts.
+	Stats(ctx context.Context) (Stats, error)
+
+	// Close gives everything back. No method is called during or after it.
+	Close() error
+}
+
+// Draft is a claim before it is made.
+type Draft struct {
+	Identity
+	Fingerprint Fingerprint
+	Token       Token
+	Lease       time.Duration // counted by the database's clock
+}
