@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// selectRecord reads a row with its state as the database's clock has it: a
+// replay window that is over is over, whether or not the sweeper came by.
+const selectRecord = `
+SELECT
+	CASE WHEN state = 'completed' AND replay_until <= now() THEN 'expired' ELSE state END,
+	claim_token, fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
+	status, resource, reason, response_header, response_body,
+	claimed_at, lease_until, settled_at, replay_until, now()
+FROM idempotency_records
+WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4`
+
+// settled is a record that nothing will write for a while: completed, with a
+// replay window that ends well after now. There a lock could not matter, and
+// would cost a transaction id and WAL.
+const settled = `(state = 'completed' AND replay_until IS NOT NULL AND replay_until > now() + interval '1 minute')`
+
+const (
+	readSettled  = selectRecord + ` AND ` + settled
+	readUnderWay = selectRecord + ` AND NOT ` + settled + ` FOR SHARE`
+)
+
+// Read implements store.Engine. A record under way is read under a shared lock,
+// which waits for the transition that holds it and makes the next one wait.
+//
+// The order of the two statements matters: if the lock has been waited for, and
+// the record is settled by then, the first finds that its condition no longer
+// holds, and the second, with a snapshot of its own, finds the record.
+func (e *Engine) Read(ctx context.Context, id store.Identity) (*store.Record, error) {
+	var record *store.Record
+	err := e.inTx(ctx, "reading record", lazy, func(b *pgx.Batch) {
+		queueRead(b, readUnderWay, id, &record)
+		queueRead(b, readSettled, id, &record)
+	})
+	if err == nil && record == nil {
+		return nil, store.ErrNoRecord
+	}
+	return record, err
+}
+
+// queueRead queues a SELECT of selectRecord; record is left alone if it finds
+// no row.
+func queueRead(b *pgx.Batch, sql string, id store.Identity, record **store.Record) {
+	b.Queue(sql, id.Tenant, id.Actor, id.Operation, id.Key).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			r, err := scanRecord(rows, id)
+			if err != nil {
+				return err
+			}
+			*record = r
+		}
+		return rows.Err()
+	})
+}
+
+func scanRecord(row pgx.Row, id store.Identity) (*store.Record, error) {
+	r := &store.Record{Identity: id}
+	var (
+		sum, header, body      []byte
+		status                 *int
+		resource, reason       *string
+		settledAt, replayUntil *time.Time
+	)
+	err := row.Scan(&r.State, (*[16]byte)(&r.Token),
+		&r.Fingerprint.Algorithm, &r.Fingerprint.Version, &sum, &r.Fingerprint.Members,
+		&status, &resource, &reason, &header, &body,
+		&r.ClaimedAt, &r.LeaseUntil, &settledAt, &replayUntil, &r.Now)
+	if err != nil {
+		return nil, &store.CorruptError{Detail: "scanning columns", Err: err}
+	}
+	if !r.State.Known() {
+		return nil, &store.CorruptError{Detail: "state is not one of this version's"}
+	}
+	if len(sum) != sha256.Size {
+		return nil, &store.CorruptError{Detail: "fingerprint has another length than SHA-256"}
+	}
+	copy(r.Fingerprint.Sum[:], sum)
+	r.Status, r.Resource, r.Reason = orZero(status), orZero(resource), orZero(reason)
+	r.SettledAt, r.ReplayUntil = orZero(settledAt), orZero(replayUntil)
+	if r.State == store.Completed && body != nil {
+		decoded, err := store.DecodeHeader(header)
+		if err != nil {
+			return nil, &store.CorruptError{Detail: "response header", Err: err}
+		}
+		r.Response = &store.Response{Header: decoded, Body: body}
+	}
+	return r, nil
+}

@@ -1,0 +1,203 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// Each statement of a sweep takes its candidates from the due list, looks at
+// the records themselves, and locks those that it may move in key order, leaving
+// out what others hold: any number of instances sweep at once, and nobody waits
+// for a sweep but the request whose record it moves.
+
+const abandon = `
+WITH due AS (
+	SELECT r.tenant, r.actor, r.operation, r.key
+	FROM idempotency_due d
+	JOIN idempotency_records r USING (tenant, actor, operation, key)
+	WHERE d.awaits = 'lease' AND d.due_at <= now()
+		AND r.state = 'executing' AND r.lease_until <= now()
+	ORDER BY d.due_at LIMIT $1
+), over AS (
+	SELECT r.tenant, r.actor, r.operation, r.key
+	FROM idempotency_records r JOIN due USING (tenant, actor, operation, key)
+	WHERE r.state = 'executing' AND r.lease_until <= now()
+	ORDER BY r.tenant, r.actor, r.operation, r.key
+	FOR UPDATE OF r SKIP LOCKED
+), abandoned AS (
+	UPDATE idempotency_records r
+	SET state = 'unknown', settled_at = now(), unknown_since = now(), reason = 'lease over'
+	FROM over
+	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
+		AND r.state = 'executing' AND r.lease_until <= now()
+	RETURNING 1
+)
+SELECT count(*) FROM abandoned`
+
+const expire = `
+WITH due AS (
+	SELECT r.tenant, r.actor, r.operation, r.key
+	FROM idempotency_due d
+	JOIN idempotency_records r USING (tenant, actor, operation, key)
+	WHERE d.awaits = 'window' AND d.due_at <= now()
+		AND r.state = 'completed' AND r.replay_until <= now()
+	ORDER BY d.due_at LIMIT $1
+), over AS (
+	SELECT r.tenant, r.actor, r.operation, r.key
+	FROM idempotency_records r JOIN due USING (tenant, actor, operation, key)
+	WHERE r.state = 'completed' AND r.replay_until <= now()
+	ORDER BY r.tenant, r.actor, r.operation, r.key
+	FOR UPDATE OF r SKIP LOCKED
+), expired AS (
+	UPDATE idempotency_records r
+	SET state = 'expired', response_header = NULL, response_body = NULL
+	FROM over
+	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
+		AND r.state = 'completed' AND r.replay_until <= now()
+	RETURNING 1
+)
+SELECT count(*) FROM expired`
+
+const purge = `
+WITH due AS (
+	SELECT r.tenant, r.actor, r.operation, r.key
+	FROM idempotency_due d
+	JOIN idempotency_records r USING (tenant, actor, operation, key)
+	WHERE d.awaits = 'tombstone' AND d.due_at <= now()
+		AND r.state = 'expired' AND r.keep_until <= now()
+	ORDER BY d.due_at LIMIT $1
+), over AS (
+	SELECT r.tenant, r.actor, r.operation, r.key
+	FROM idempotency_records r JOIN due USING (tenant, actor, operation, key)
+	WHERE r.state = 'expired' AND r.keep_until <= now()
+	ORDER BY r.tenant, r.actor, r.operation, r.key
+	FOR UPDATE OF r SKIP LOCKED
+), purged AS (
+	DELETE FROM idempotency_records r
+	USING over
+	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
+		AND r.state = 'expired' AND r.keep_until <= now()
+	RETURNING 1
+)
+SELECT count(*) FROM purged`
+
+// advance moves due hints of one kind on to what their record awaits next, and
+// crosses off those whose record awaits nothing: it is gone, claimed anew,
+// unknown (which time does not move; a late completion lists itself), or kept
+// for ever. A record that is locked just now shows its old state, and its hint
+// stays due.
+const advance = `
+WITH due AS (
+	SELECT d.ctid AS hint, d.awaits, d.due_at, r.state, r.lease_until, r.replay_until, r.keep_until
+	FROM idempotency_due d
+	LEFT JOIN idempotency_records r
+		ON r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
+		AND r.claim_token = d.claim_token
+	WHERE d.awaits = $1 AND d.due_at <= now()
+	ORDER BY d.due_at LIMIT $2
+	FOR UPDATE OF d SKIP LOCKED
+), next AS (
+	SELECT hint, awaits AS awaited, due_at AS was_due,
+		CASE state WHEN 'executing' THEN 'lease' WHEN 'completed' THEN 'window' WHEN 'expired' THEN 'tombstone' END AS awaits,
+		CASE state WHEN 'executing' THEN lease_until WHEN 'completed' THEN replay_until WHEN 'expired' THEN keep_until END AS due_at
+	FROM due
+), crossed_off AS (
+	DELETE FROM idempotency_due d USING next
+	WHERE d.ctid = next.hint AND (next.awaits IS NULL OR next.due_at IS NULL)
+)
+UPDATE idempotency_due d SET awaits = next.awaits, due_at = next.due_at
+FROM next
+WHERE d.ctid = next.hint AND next.due_at IS NOT NULL
+	AND (next.awaits, next.due_at) <> (next.awaited, next.was_due)`
+
+// Abandon implements store.Engine.
+func (e *Engine) Abandon(ctx context.Context, limit int) (int, error) {
+	return e.sweep(ctx, "abandoning records", abandon, "lease", limit)
+}
+
+// Expire implements store.Engine.
+func (e *Engine) Expire(ctx context.Context, limit int) (int, error) {
+	return e.sweep(ctx, "expiring records", expire, "window", limit)
+}
+
+// Purge implements store.Engine.
+func (e *Engine) Purge(ctx context.Context, limit int) (int, error) {
+	return e.sweep(ctx, "purging records", purge, "tombstone", limit)
+}
+
+func (e *Engine) sweep(ctx context.Context, op, transition, awaits string, limit int) (moved int, err error) {
+	err = e.inTx(ctx, op, durable, func(b *pgx.Batch) {
+		b.Queue(transition, limit).QueryRow(func(row pgx.Row) error { return row.Scan(&moved) })
+		b.Queue(advance, awaits, limit)
+	})
+	return moved, err
+}
+
+// exactBelow is the size of the table up to which states are counted one by one.
+const exactBelow = 64 << 20 // bytes
+
+// Counting a large table would read all of it. There, Completed and Expired are
+// the planner's estimates; Executing and Unknown have small indexes of their own.
+const (
+	countUnknown = `
+SELECT count(*), coalesce(extract(epoch FROM now() - min(unknown_since)), 0)::float8
+FROM idempotency_records WHERE unknown_since IS NOT NULL`
+
+	countExecuting = `
+SELECT count(*)
+FROM idempotency_due d JOIN idempotency_records r USING (tenant, actor, operation, key, claim_token)
+WHERE d.awaits = 'lease' AND r.state = 'executing'`
+
+	countSettled = `
+SELECT state, count(*)::float8 FROM idempotency_records
+WHERE pg_relation_size('idempotency_records') < $1 AND state IN ('completed', 'expired')
+GROUP BY state
+UNION ALL
+SELECT v.state, v.share * c.reltuples
+FROM pg_class c
+JOIN pg_stats s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname,
+	unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS v (state, share)
+WHERE pg_relation_size('idempotency_records') >= $1
+	AND c.oid = 'idempotency_records'::regclass AND s.attname = 'state'
+	AND v.state IN ('completed', 'expired')`
+)
+
+// Stats implements store.Engine.
+func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
+	stats := store.Stats{Records: map[store.State]int64{}}
+	for _, state := range store.States {
+		stats.Records[state] = 0
+	}
+	err := e.inTx(ctx, "counting records", lazy, func(b *pgx.Batch) {
+		b.Queue(countUnknown).QueryRow(func(row pgx.Row) error {
+			var n int64
+			var age float64
+			err := row.Scan(&n, &age)
+			stats.Records[store.Unknown], stats.OldestUnknown = n, time.Duration(age*float64(time.Second))
+			return err
+		})
+		b.Queue(countExecuting).QueryRow(func(row pgx.Row) error {
+			var n int64
+			err := row.Scan(&n)
+			stats.Records[store.Executing] = n
+			return err
+		})
+		b.Queue(countSettled, exactBelow).Query(func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				var state store.State
+				var n float64
+				if err := rows.Scan(&state, &n); err != nil {
+					return err
+				}
+				stats.Records[state] = int64(n)
+			}
+			return rows.Err()
+		})
+	})
+	return stats, err
+}
