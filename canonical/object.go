@@ -1,0 +1,260 @@
+package canonical
+
+import (
+	"bytes"
+	"cmp"
+	"hash"
+	"slices"
+)
+
+// object encodes the members sorted by name. Their encodings are laid down as they come; those of one object that
+// turn out not to be in order change places when it closes.
+func (e *encoder) object(i, depth int, n *node) int {
+	if depth > e.maxDepth {
+		return e.tooDeep(i - 1)
+	}
+	b, open := e.body, i
+	start, first := len(e.out), len(e.entries)
+	e.out = append(e.out, tagObject)
+	if n != nil {
+		e.anchor(i-1, n)
+	}
+	var (
+		last    uint64
+		sorted  = true
+		dropped = false
+	)
+	i = skipSpace(b, i)
+	if i < len(b) && b[i] == '}' {
+		i++
+	} else {
+		for {
+			if i >= len(b) {
+				return e.fail(i, "it ends within an object")
+			}
+			if b[i] != '"' {
+				return e.fail(i, "the name of a member is expected, in double quotes")
+			}
+			at := len(e.out)
+			var key uint64
+			if i, key = e.name(i + 1); i < 0 {
+				return i
+			}
+			if i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+			if i >= len(b) || b[i] != ':' {
+				return e.inMember(at, e.fail(i, `":" is expected after the name of a member`))
+			}
+			if i++; i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+			var rules *node
+			if n != nil {
+				name, _ := e.nameAt(at)
+				rules = n.member(name)
+			}
+			valueAt, begin := len(e.out), i
+			if i = e.value(i, depth, rules); i < 0 {
+				return e.inMember(at, i)
+			}
+			end := len(e.out)
+			if n != nil && e.doesNotCount(n, rules, at, begin) {
+				e.out, end, dropped = e.out[:valueAt], 0, true
+			}
+			e.entries = append(e.entries, entry{key, at, end})
+			if key <= last && len(e.entries)-first > 1 && sorted {
+				sorted = key == last && e.compareNames(e.entries[len(e.entries)-2], e.entries[len(e.entries)-1]) < 0
+			}
+			last = key
+
+			if i < len(b) && b[i] <= ' ' {
+				i = skipSpace(b, i)
+			}
+			if i >= len(b) {
+				return e.fail(i, "it ends within an object")
+			}
+			if b[i] == ',' {
+				if i++; i < len(b) && b[i] <= ' ' {
+					i = skipSpace(b, i)
+				}
+				continue
+			}
+			if b[i] != '}' {
+				return e.inMember(at, e.fail(i, `"," or "}" is expected after a member`))
+			}
+			i++
+			break
+		}
+	}
+	if !sorted {
+		e.sortMembers(e.entries[first:])
+		if twice := e.repeated(e.entries[first:]); twice >= 0 {
+			name, _ := e.nameAt(e.entries[first+twice].start)
+			return e.inName(name, e.fail(e.secondOf(open, name), "the name of a member appears twice"))
+		}
+	}
+	if n != nil && len(n.fills) > 0 {
+		ok, filled := e.fill(n, first, depth)
+		if !ok {
+			return -1
+		}
+		if filled {
+			e.sortMembers(e.entries[first:])
+			sorted = false
+		}
+	}
+	if depth == 1 && e.parts.on {
+		for _, m := range e.entries[first:] {
+			if m.end > 0 {
+				name, value := e.nameAt(m.start)
+				e.parts.add(PartMember, name, e.out[value:m.end])
+			}
+		}
+	}
+	e.close(start, first, sorted && !dropped, tagObjectDigest)
+	return i
+}
+
+// doesNotCount reports whether the member that was just encoded is left out: by an exclude, by the lack of an include,
+// or because it is a null that stands for the default.
+func (e *encoder) doesNotCount(n, rules *node, at, begin int) bool {
+	if rules == nil {
+		return n.onlyMembers
+	}
+	if rules.drop {
+		return true
+	}
+	if len(n.fills) > 0 && e.body[begin] == 'n' {
+		name, _ := e.nameAt(at)
+		for i := range n.fills {
+			if n.fills[i].nullIsOmitted && n.fills[i].name == string(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fill adds the defaults of members that are omitted. The entries are sorted.
+func (e *encoder) fill(n *node, first, depth int) (ok, filled bool) {
+	given := len(e.entries)
+	for i := range n.fills {
+		f := &n.fills[i]
+		name := []byte(f.name)
+		k, found := slices.BinarySearchFunc(e.entries[first:given], name, func(m entry, name []byte) int {
+			x, _ := e.nameAt(m.start)
+			return bytes.Compare(x, name)
+		})
+		if found && e.entries[first+k].end > 0 {
+			continue
+		}
+		at := len(e.out)
+		e.putName(name)
+		// The default is a value like any other: the rules below its path act on it as well.
+		body := e.body
+		e.body = f.value
+		done := e.value(skipSpace(f.value, 0), depth, n.member(name))
+		e.body = body
+		if done < 0 {
+			e.err.Offset = -1
+			return false, false
+		}
+		e.entries = append(e.entries, entry{sortKey(name), at, len(e.out)})
+		filled = true
+	}
+	return true, filled
+}
+
+// close ends the object, set or form whose members are entries[first:], in their order. inPlace says that they lie in
+// this order already, with nothing between them that does not count.
+func (e *encoder) close(start, first int, inPlace bool, digest byte) {
+	tag := e.out[start]
+	end := byte(0)
+	if tag == tagSet {
+		end = tagSetEnd
+	}
+	members := e.entries[first:]
+	e.entries = e.entries[:first]
+	if inPlace {
+		e.out = append(e.out, end)
+		if len(e.out)-start > e.limit {
+			running := e.takeHash()
+			running.Write(e.out[start:])
+			e.collapse(start, digest, running)
+		}
+		return
+	}
+	size := 2
+	for _, m := range members {
+		if m.end > 0 {
+			size += m.end - m.start
+		}
+	}
+	var running hash.Hash
+	if size > e.limit {
+		running = e.takeHash()
+	}
+	e.spill = append(e.spill[:0], tag)
+	for _, m := range members {
+		if m.end == 0 {
+			continue
+		}
+		e.spill = append(e.spill, e.out[m.start:m.end]...)
+		if running != nil && len(e.spill) > collapseOver {
+			running.Write(e.spill)
+			e.spill = e.spill[:0]
+		}
+	}
+	e.spill = append(e.spill, end)
+	if running != nil {
+		running.Write(e.spill)
+		e.collapse(start, digest, running)
+		return
+	}
+	e.out = append(e.out[:start], e.spill...)
+}
+
+// few is the number of members up to which a simple sort is the fastest. Nearly every object has fewer.
+const few = 16
+
+func (e *encoder) sortMembers(m []entry) {
+	if len(m) > few {
+		slices.SortFunc(m, func(a, b entry) int {
+			if a.key != b.key {
+				return cmp.Compare(a.key, b.key)
+			}
+			return e.compareNames(a, b)
+		})
+		return
+	}
+	for i := 1; i < len(m); i++ {
+		x := m[i]
+		k := i
+		for k > 0 && (x.key < m[k-1].key || x.key == m[k-1].key && e.compareNames(x, m[k-1]) < 0) {
+			m[k] = m[k-1]
+			k--
+		}
+		m[k] = x
+	}
+}
+
+// repeated returns the index of a member whose name the one before it has too, or -1.
+func (e *encoder) repeated(m []entry) int {
+	for i := 1; i < len(m); i++ {
+		if m[i].key == m[i-1].key && e.compareNames(m[i], m[i-1]) == 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func (e *encoder) inMember(at, i int) int {
+	name, _ := e.nameAt(at)
+	return e.inName(name, i)
+}
+
+func (e *encoder) inName(name []byte, i int) int {
+	e.err.under(shownName(name))
+	return i
+}
