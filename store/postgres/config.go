@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -121,4 +123,14 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// CallTimeout is the bound of each store call, with its default applied.
+func (c Config) CallTimeout() time.Duration { return c.withDefaults().Timeout }
+
+// Digest tells two configurations apart without showing a secret.
+func (c Config) Digest() string {
+	c = c.withDefaults()
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %d %d %q %t", c.DSN, c.Timeout, c.LockTimeout, c.MaxConns, c.Pooler, c.SkipMigrations))
+	return hex.EncodeToString(sum[:8])
 }

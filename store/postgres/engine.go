@@ -85,7 +85,7 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 
 // complete settles a record that is executing: the routine way, a HOT update. The
 // sweeper comes by when the lease is over and learns of the replay window then;
-// a window that ends sooner is put on its list here.
+// a window that ends sooner, or comes after that, is put on its list here.
 const complete = `
 WITH completed AS (
 	UPDATE idempotency_records
@@ -99,7 +99,7 @@ WITH completed AS (
 ), listed AS (
 	INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
 	SELECT 'window', replay_until, tenant, actor, operation, key, claim_token FROM completed
-	WHERE replay_until < lease_until
+	WHERE replay_until < lease_until OR lease_until <= now()
 )
 SELECT count(*) FROM completed`
 

@@ -1,0 +1,117 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
+	"go.uber.org/zap"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// HeaderReplayed marks the answer to a retry.
+const HeaderReplayed = "Idempotency-Replayed"
+
+// answerFrom answers a request that did not win the claim, from the record that
+// did. It reports gone, and answers nothing, when the record was released while
+// it waited: then the request goes back to compete.
+func (h *Handler) answerFrom(x *exchange, b *backend, held *store.Record, w *wait) (gone bool, err error) {
+	for {
+		// First of all, and whatever the state: another request's answer, even that
+		// there is one, is nobody else's business.
+		if err := h.compare(x, held); err != nil {
+			return false, err
+		}
+		switch held.State {
+		case store.Completed:
+			return false, h.replay(x, held, w.waited)
+		case store.Expired:
+			return false, &refusal{problem: problemExpired, record: held}
+		case store.Unknown:
+			return false, &refusal{problem: problemUnknown, retryAfter: retryUnknown, record: held}
+		case store.Executing:
+		default:
+			return false, refuseStore(&store.CorruptError{Detail: "state " + string(held.State)})
+		}
+
+		switch w.next(x.r.Context(), b.waits.watch(x.id)) {
+		case waitOver:
+			return false, refuseInFlight(held)
+		case waitClientGone:
+			x.outcome = outcomeClientGone
+			return false, nil
+		}
+		held, err = b.read(x.r.Context(), x.id)
+		switch {
+		case errors.Is(err, store.ErrNoRecord):
+			return true, nil
+		case err != nil:
+			return false, refuseStore(err)
+		}
+	}
+}
+
+// compare refuses a key that comes back with another request.
+func (h *Handler) compare(x *exchange, held *store.Record) error {
+	mismatch := h.canon.Match(canonicalPrint(held.Fingerprint), x.request, x.print)
+	if mismatch == nil {
+		return nil
+	}
+	return &refusal{problem: problemKeyReused, detail: mismatch.Error() + ".", differs: mismatch.Names(), err: mismatch}
+}
+
+// replay shows the stored response: its status, its header lines and its bytes.
+func (h *Handler) replay(x *exchange, held *store.Record, waited bool) error {
+	if held.Response == nil {
+		return &refusal{problem: problemNotRetained, record: held}
+	}
+	response := held.Response
+	// A coded body, which the upstream sent although it was asked not to, is only
+	// for a client that can read it.
+	if coding := response.Header.Get("Content-Encoding"); !accepts(x.r, coding) {
+		return &refusal{
+			problem: problemNotRetained, record: held,
+			detail: "The stored response is coded " + strconv.Quote(coding) + ", which this request does not accept.",
+		}
+	}
+	x.outcome = outcomeReplayed
+	if waited {
+		x.outcome = outcomeWaited
+	}
+	if entry := h.logger(x).Check(zap.DebugLevel, "replaying"); entry != nil {
+		entry.Write(zap.Int("status", held.Status))
+	}
+
+	header := x.w.Header()
+	for name, lines := range response.Header {
+		header[name] = lines
+	}
+	header.Set(HeaderReplayed, "true")
+	if !noBody(held.Status) {
+		header.Set("Content-Length", strconv.Itoa(len(response.Body)))
+	}
+	x.w.WriteHeader(held.Status)
+	if len(response.Body) == 0 {
+		return nil
+	}
+	_, err := x.w.Write(response.Body)
+	return err
+}
+
+// accepts reports whether the client takes each coding of a Content-Encoding.
+func accepts(r *http.Request, codings string) bool {
+	if codings == "" {
+		return true
+	}
+	accepted := encode.AcceptedEncodings(r, nil)
+	for coding := range strings.SplitSeq(codings, ",") {
+		if coding = strings.ToLower(strings.TrimSpace(coding)); coding != "identity" && !slices.Contains(accepted, coding) {
+			return false
+		}
+	}
+	return true
+}

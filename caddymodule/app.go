@@ -1,0 +1,152 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"go.uber.org/zap"
+)
+
+// App owns the store and the background work for all routes.
+type App struct {
+	// Store keeps the records. Default: `sqlite`, one file in Caddy's data
+	// directory, for one instance.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=idempotency.stores inline_key=engine"`
+
+	// SweepEvery is the pause between two sweeps, which is how late the passing of
+	// time may be noticed. Default: 5s.
+	SweepEvery caddy.Duration `json:"sweep_every,omitempty"`
+
+	opener StoreOpener
+	log    *zap.Logger
+	usage  usage
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "idempotency",
+		New: func() caddy.Module { return new(App) },
+	}
+}
+
+// Provision loads the store's module. It does not open the store: `caddy validate`
+// provisions too, and needs no database.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.log = ctx.Logger()
+	if a.SweepEvery < 0 {
+		return fmt.Errorf("sweep_every %s is negative: write a duration such as 5s", time.Duration(a.SweepEvery))
+	}
+	if a.SweepEvery == 0 {
+		a.SweepEvery = caddy.Duration(DefaultSweepEvery)
+	}
+	if a.StoreRaw == nil {
+		a.StoreRaw = caddyconfig.JSONModuleObject(new(SQLiteStore), "engine", "sqlite", nil)
+	}
+	module, err := ctx.LoadModule(a, "StoreRaw")
+	if err != nil {
+		return fmt.Errorf("loading store: %w", err)
+	}
+	opener, ok := module.(StoreOpener)
+	if !ok {
+		return fmt.Errorf("module %T is not a store", module)
+	}
+	a.opener = opener
+	return registerMetrics(ctx.GetMetricsRegistry())
+}
+
+// Start opens the store, or shares the one that a former configuration opened.
+func (a *App) Start() error {
+	place := a.opener.Place()
+	value, shared, err := backends.LoadOrNew(place, func() (caddy.Destructor, error) {
+		return newBackend(a.opener)
+	})
+	if err != nil {
+		return fmt.Errorf("opening idempotency store: %w", err)
+	}
+	b := value.(*backend)
+	b.sweepEvery(time.Duration(a.SweepEvery))
+	a.usage.begin(b, func() {
+		if _, err := backends.Delete(place); err != nil {
+			backendLog().Error("closing store", zap.Error(err))
+		}
+	})
+	a.log.Info("idempotency store in use", zap.String("store", place), zap.Bool("shared_with_former_configuration", shared))
+	return nil
+}
+
+// Stop implements caddy.App. Requests may still be in flight; see Cleanup.
+func (a *App) Stop() error { return nil }
+
+// Cleanup gives the store back when the last request of this configuration is
+// done. Caddy calls it while old requests are still in flight.
+func (a *App) Cleanup() error {
+	a.usage.end()
+	return nil
+}
+
+// use takes the backend for one request; done gives it back.
+func (a *App) use() (b *backend, done func(), err error) { return a.usage.take() }
+
+// usage counts the requests of one configuration that use its backend.
+type usage struct {
+	mu       sync.Mutex
+	backend  *backend // nil before begin and after the last use
+	release  func()
+	requests int
+	ended    bool
+}
+
+func (u *usage) begin(b *backend, release func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.backend, u.release = b, release
+}
+
+func (u *usage) take() (*backend, func(), error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.backend == nil {
+		return nil, nil, errNotOpen
+	}
+	u.requests++
+	return u.backend, u.done, nil
+}
+
+func (u *usage) done() {
+	u.mu.Lock()
+	u.requests--
+	u.mu.Unlock()
+	u.releaseIfLast()
+}
+
+func (u *usage) end() {
+	u.mu.Lock()
+	u.ended = true
+	u.mu.Unlock()
+	u.releaseIfLast()
+}
+
+// releaseIfLast releases outside of the lock, and once.
+func (u *usage) releaseIfLast() {
+	u.mu.Lock()
+	var release func()
+	if u.ended && u.requests == 0 {
+		release, u.release, u.backend = u.release, nil, nil
+	}
+	u.mu.Unlock()
+	if release != nil {
+		release()
+	}
+}
+
+// Interface guards
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

@@ -1,0 +1,166 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// backend is a store with the background work that belongs to it. It outlives the
+// configuration that opened it for as long as another one uses the same store, or
+// a request of it is in flight.
+type backend struct {
+	opener  StoreOpener
+	timeout time.Duration // of one store call, with all its repetitions
+	waits   waits
+	settler *settler
+	sweep   atomic.Int64 // time.Duration between two sweeps
+
+	store atomic.Pointer[store.Store] // nil until it is open
+
+	ctx  context.Context // of the background work
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// StoreOpener is a module of the namespace idempotency.stores.
+type StoreOpener interface {
+	// Open opens the store. It is called when the app starts, never at
+	// provisioning, and again later if its error says that the store cannot be
+	// reached for now (an EngineError that is Unavailable).
+	Open(ctx context.Context) (store.Engine, error)
+
+	// Place names the store. Two configurations with one place share it.
+	Place() string
+
+	// CallTimeout bounds each call.
+	CallTimeout() time.Duration
+}
+
+// backends in use, by place.
+var backends = caddy.NewUsagePool()
+
+// openRetry is the pause between two tries to open a store that is not there.
+const openRetry = time.Second
+
+// newBackend opens the store. If it cannot be reached, opening goes on in the
+// background: a gateway whose database is down answers 503, and the other sites
+// of the same Caddy go on.
+func newBackend(opener StoreOpener) (*backend, error) {
+	b := &backend{opener: opener, timeout: opener.CallTimeout(), settler: newSettler()}
+	b.ctx, b.stop = context.WithCancel(context.Background())
+
+	err := b.open()
+	var engine *store.EngineError
+	switch {
+	case err == nil:
+	case errors.As(err, &engine) && engine.Failure == store.Unavailable:
+		backendLog().Error("store cannot be reached; requests get 503 until it can", zap.Error(err))
+	default:
+		b.stop()
+		return nil, err
+	}
+	b.work.Go(b.run)
+	return b, nil
+}
+
+// backendLog is the logger of whatever configuration is in force.
+func backendLog() *zap.Logger { return caddy.Log().Named("idempotency") }
+
+func (b *backend) open() error {
+	engine, err := b.opener.Open(b.ctx)
+	if err != nil {
+		return err
+	}
+	b.store.Store(store.New(measured{engine}))
+	return nil
+}
+
+// run is the background work.
+func (b *backend) run() {
+	for b.store.Load() == nil {
+		if !pause(b.ctx, openRetry) {
+			return
+		}
+		if err := b.open(); err == nil {
+			backendLog().Info("store is open")
+		} else {
+			backendLog().Warn("store still cannot be opened", zap.Error(err))
+		}
+	}
+	b.work.Go(func() { b.settler.run(b.ctx, b.timeout) })
+	b.sweepForever()
+}
+
+// Destruct implements caddy.Destructor: nobody uses the store any more. What is
+// still to be settled gets a last try.
+func (b *backend) Destruct() error {
+	b.stop()
+	b.work.Wait()
+	s := b.store.Load()
+	if s == nil {
+		return nil
+	}
+	b.settler.round(b.timeout)
+	return s.Close()
+}
+
+// errNotOpen says that the store has not been reached since the start.
+var errNotOpen = &store.EngineError{Op: "claiming record", Failure: store.Unavailable, Err: errors.New("store is not open yet")}
+
+// claim competes for the record. The client cannot cancel it: a claim that was
+// given up halfway would leave a record behind that nobody settles.
+func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, lease time.Duration) (*store.Claim, *store.Record, error) {
+	s := b.store.Load()
+	if s == nil {
+		return nil, nil, errNotOpen
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
+	defer cancel()
+	claim, held, err := s.Claim(ctx, id, fp, lease)
+	if unproved := (*store.UnprovedClaimError)(nil); errors.As(err, &unproved) {
+		b.settler.add(job{write: unproved.Release, log: backendLog()})
+	}
+	return claim, held, err
+}
+
+func (b *backend) read(ctx context.Context, id store.Identity) (*store.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	return b.store.Load().Read(ctx, id)
+}
+
+// settle makes one write of an outcome, detached from the client, and reports
+// whether it is done. If not, the settler goes on with it.
+func (b *backend) settle(write func(context.Context) error, size int, log *zap.Logger) bool {
+	j := job{write: write, size: size, log: log}
+	err := j.try(b.timeout)
+	if err == nil {
+		return true
+	}
+	log.Error("outcome is not stored yet", zap.Error(err))
+	b.settler.add(j)
+	return false
+}
+
+// pause waits, and reports false if the context ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sweepEvery sets the pause between two sweeps, from the next one on.
+func (b *backend) sweepEvery(d time.Duration) { b.sweep.Store(int64(d)) }

@@ -1,0 +1,201 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/caddy-idempotency/caddy-idempotency/canonical"
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// Handler makes the writes of the handlers after it safe to retry. For one
+// scoped key, they receive a request at most once; its answer is stored and shown
+// to every retry.
+//
+// It belongs after authentication, which is where its directive is ordered, and
+// before the proxy.
+type Handler struct {
+	// Tenant is the first part of the scope: whose data it is. A constant, or
+	// placeholders of trusted values. Default: `default`.
+	Tenant string `json:"tenant,omitempty"`
+
+	// Actor is the second part of the scope: who is asking, such as
+	// `{http.auth.user.id}`. Required. A request for which it comes out empty is
+	// refused. The word `shared` gives all callers one bucket, which only a route
+	// with a single client should do.
+	Actor string `json:"actor,omitempty"`
+
+	// Operation is the third part of the scope: what is asked for, such as
+	// `create-order`. It is also a label of the metrics, as it is written here.
+	// Default: the request's method and host.
+	Operation string `json:"operation,omitempty"`
+
+	// Methods that are protected. All others pass. Default: `POST` and `PATCH`.
+	Methods []string `json:"methods,omitempty"`
+
+	// Key says where the client's key is, and what is accepted as one.
+	Key KeySource `json:"key,omitzero"`
+
+	// Fingerprint says what changes the business result.
+	Fingerprint canonical.Rules `json:"fingerprint,omitzero"`
+
+	// MaxRequestBody is the size in bytes up to which a request is accepted; a
+	// larger one gets 413. Default: 1 MiB.
+	MaxRequestBody int64 `json:"max_request_body,omitempty"`
+
+	// MaxResponseBody is the size in bytes up to which a response is stored. The
+	// first client gets a larger one in full, a retry is told that it is not kept.
+	// Default: 1 MiB.
+	MaxResponseBody int64 `json:"max_response_body,omitempty"`
+
+	// UpstreamTimeout is how long the upstream may take, to the last byte of its
+	// response. Then the outcome is unknown. A client that goes away changes
+	// nothing. Default: 30s.
+	UpstreamTimeout caddy.Duration `json:"upstream_timeout,omitempty"`
+
+	// Wait is how long a retry waits for the request that is being executed,
+	// before it is answered 409. Default: 5s; a negative value does not wait.
+	Wait caddy.Duration `json:"wait,omitempty"`
+
+	// ReplayFor is the replay window: how long the response is stored, counted
+	// from completion. Then a tombstone stays. Default: 24h.
+	ReplayFor caddy.Duration `json:"replay_for,omitempty"`
+
+	// KeepFor is how long the tombstone stays after the replay window. A key that
+	// is forgotten can be executed again. Default: 0, for ever.
+	KeepFor caddy.Duration `json:"keep_for,omitempty"`
+
+	// OnStatus changes what an upstream's status means: from a status (`503`) or a
+	// class (`5xx`) to `store`, `release` or `unknown`. Default: 401, 403, 407,
+	// 408, 425 and 429 release the key; 499 and 5xx, other than 501 and 505, leave
+	// the outcome unknown; all others are stored.
+	OnStatus map[string]Rule `json:"on_status,omitempty"`
+
+	// ForwardKey is the name of a request header in which the upstream gets the
+	// client's key. Default: it does not, because Go's HTTP transport sends a
+	// request with an Idempotency-Key or X-Idempotency-Key, and no body, once more
+	// by itself when a connection dies.
+	ForwardKey string `json:"forward_key,omitempty"`
+
+	// KeepHeaders are response headers that are stored although they are on the
+	// list of those that are not. Framing and hop-by-hop headers never are.
+	KeepHeaders []string `json:"keep_headers,omitempty"`
+
+	// DropHeaders are response headers that are not stored, besides those that
+	// never are, such as `Date` and `Set-Cookie`.
+	DropHeaders []string `json:"drop_headers,omitempty"`
+
+	// Resource is where the reference to the business object is found: a gjson
+	// path into the response body. Default: the `Location` header.
+	Resource string `json:"resource,omitempty"`
+
+	// Policy is the URL at which the route's idempotency policy is published, which
+	// every refusal links to. Default: this project's description of the problems.
+	Policy string `json:"policy,omitempty"`
+
+	app     *App
+	log     *zap.Logger
+	methods map[string]bool
+	canon   *canonical.Policy
+	rules   statusRules
+	headers headerRules
+}
+
+// CaddyModule returns the Caddy module information.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.idempotency",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// claimRounds bounds how often a request that found its record released goes
+// back to compete for it.
+const claimRounds = 16
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !h.guards(r) {
+		return next.ServeHTTP(w, r)
+	}
+	if caddyhttp.IsIncremental(r.Header) {
+		// RFC 10036: who must buffer what is marked Incremental refuses it.
+		return caddyhttp.Error(http.StatusNotImplemented, errIncremental)
+	}
+	x := &exchange{w: w, r: r, next: next}
+	err := h.serve(x)
+	if refusal := (*refusal)(nil); errors.As(err, &refusal) {
+		err = h.refuse(x, refusal)
+	}
+	h.observe(x)
+	return err
+}
+
+var errIncremental = errors.New("an idempotent request is buffered, so that it cannot be incremental")
+
+// exchange is one request on its way through the steps.
+type exchange struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	next caddyhttp.Handler
+
+	id      store.Identity
+	body    []byte
+	request *canonical.Request // what the fingerprint was made of; nil until then
+	print   canonical.Fingerprint
+
+	outcome outcome // of the exchange, for metrics and the access log
+}
+
+// serve is the table of contents of the protocol.
+func (h *Handler) serve(x *exchange) error {
+	identified, err := h.identify(x) // key and scope, before a byte of the body is read
+	if err != nil {
+		return err
+	}
+	if !identified {
+		x.outcome = outcomeUnprotected
+		return x.next.ServeHTTP(x.w, x.r)
+	}
+	if err := h.fingerprint(x); err != nil { // of the body, read to its end
+		return err
+	}
+
+	backend, done, err := h.app.use()
+	if err != nil {
+		return refuseStore(err)
+	}
+	defer done()
+
+	waiting := h.newWait()
+	for range claimRounds {
+		claim, held, err := backend.claim(x.r.Context(), x.id, storedPrint(x.print), h.lease())
+		switch {
+		case err != nil:
+			return refuseStore(err)
+		case claim != nil:
+			return h.execute(x, backend, claim)
+		}
+		if gone, err := h.answerFrom(x, backend, held, waiting); !gone {
+			return err
+		}
+	}
+	return refuseInFlight(nil)
+}
+
+// guards reports whether the request is a write that this route protects.
+func (h *Handler) guards(r *http.Request) bool {
+	return h.methods[r.Method] &&
+		!httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade")
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

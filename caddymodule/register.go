@@ -1,0 +1,19 @@
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+)
+
+func init() {
+	caddy.RegisterModule(new(App))
+	caddy.RegisterModule(PostgresStore{})
+	caddy.RegisterModule(SQLiteStore{})
+	caddy.RegisterModule(Handler{})
+
+	httpcaddyfile.RegisterGlobalOption("idempotency", parseApp)
+	httpcaddyfile.RegisterHandlerDirective("idempotency", parseHandler)
+	// After authentication, so that rights are checked again on every replay; after
+	// encode, so that what is stored is not compressed.
+	httpcaddyfile.RegisterDirectiveOrder("idempotency", httpcaddyfile.After, "encode")
+}

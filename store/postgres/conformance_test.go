@@ -1,0 +1,53 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+	"github.com/caddy-idempotency/caddy-idempotency/store/postgres"
+	"github.com/caddy-idempotency/caddy-idempotency/store/storetest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// The role's default isolation is not ours to choose, and must not matter: each
+// transaction pins its own.
+func TestConformance(t *testing.T) {
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, backend(func(db *pgtest.DB) postgres.Config {
+				db.Set(t, "default_transaction_isolation", isolation)
+				return postgres.Config{DSN: db.DSN}
+			}))
+		})
+	}
+}
+
+// What a transaction pooler needs of the engine, it does without one as well.
+func TestConformanceInPoolerMode(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, backend(func(db *pgtest.DB) postgres.Config {
+		return postgres.Config{DSN: db.DSN, Pooler: postgres.TransactionPooler}
+	}))
+}
+
+func backend(configure func(*pgtest.DB) postgres.Config) storetest.Backend {
+	return storetest.Backend{
+		Shared: true,
+		Create: func(t testing.TB) func() store.Engine {
+			config := configure(pgtest.New(t))
+			return func() store.Engine { return open(t, config) }
+		},
+	}
+}
+
+func open(t testing.TB, config postgres.Config) *postgres.Engine {
+	t.Helper()
+	engine, err := postgres.Open(t.Context(), config)
+	require.NoError(t, err)
+	return engine
+}
