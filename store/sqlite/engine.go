@@ -1,0 +1,168 @@
+// Package sqlite keeps idempotency records in a file of this host: the embedded
+// store, for one instance, without set-up.
+//
+// What lives here is how SQLite makes each transition of package store atomic
+// and durable. When which transition may happen is decided in package store.
+//
+// # Who writes
+//
+// One process at a time has the file: a lock file beside it refuses the second
+// (InUseError). Within the process one connection writes. Each transition is one
+// guarded statement; statements that come while the disk is busy with a commit
+// share the next one (writer.go). A small pool of connections reads.
+//
+// # What is durable
+//
+// The file is in WAL mode with synchronous=FULL, and every new connection is
+// asked whether that is in force. A commit is on disk before it is visible to
+// any reader, and visible before it is acknowledged. So a replay never shows
+// what a power failure could take back, and Read sees every transition that was
+// acknowledged before it began.
+//
+// # Whose clock
+//
+// Leases and windows are counted and judged inside SQL, by SQLite's clock, in
+// milliseconds: that of this host, the same before and after a restart.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// Engine implements store.Engine.
+type Engine struct {
+	timeout time.Duration
+	lock    *flock.Flock
+	writer  *writer
+	readers *sql.DB
+	reading *sql.Stmt // selectRecord, compiled once for each connection
+}
+
+var _ store.Engine = (*Engine)(nil)
+
+// now is SQLite's clock in milliseconds, the same everywhere in one statement.
+// It comes as a fraction of seconds; round, since CAST alone cuts off and
+// 1.001 * 1000 may be a little less than 1001.
+const now = `CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)`
+
+const insertClaim = `
+INSERT INTO idempotency_records (
+	tenant, actor, operation, key, state, claim_token,
+	fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
+	claimed_at, lease_until)
+VALUES (?1, ?2, ?3, ?4, 'executing', ?5, ?6, ?7, ?8, ?9, ` + now + `, ` + now + ` + ?10)
+ON CONFLICT (tenant, actor, operation, key) DO NOTHING`
+
+// Claim implements store.Engine. The loser's read is a statement of its own, so
+// that the writer is free for the next claim meanwhile.
+func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+
+	inserted, err := e.writer.write(ctx, "claiming record", insertClaim,
+		draft.Tenant, draft.Actor, draft.Operation, draft.Key, draft.Token[:],
+		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
+		milliseconds(draft.Lease),
+	)
+	if err != nil || inserted == 1 {
+		return err == nil, nil, err
+	}
+	held, err = e.read(ctx, draft.Identity)
+	switch {
+	case err == store.ErrNoRecord:
+		return false, nil, nil
+	case err != nil:
+		return false, nil, err
+	case held.Token == draft.Token && held.State == store.Executing:
+		return true, nil, nil // an earlier try took effect
+	}
+	return false, held, nil
+}
+
+const complete = `
+UPDATE idempotency_records
+SET state = 'completed', settled_at = ` + now + `, unknown_since = NULL, reason = NULL,
+	status = ?6, resource = ?7, response_header = ?8, response_body = ?9,
+	replay_until = ` + now + ` + ?10,
+	keep_until = CASE WHEN ?11 > 0 THEN ` + now + ` + ?10 + ?11 END
+WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
+	AND claim_token = ?5 AND state IN ('executing', 'unknown')`
+
+// Complete implements store.Engine.
+func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
+	var header, body []byte // NULL where the response is not kept
+	if c.Response != nil {
+		header, body = store.EncodeHeader(c.Response.Header), c.Response.Body
+		if body == nil {
+			body = []byte{}
+		}
+	}
+	return e.transition(ctx, "completing record", complete,
+		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
+		c.Status, orNull(c.Resource), header, body,
+		milliseconds(c.ReplayFor), milliseconds(c.KeepFor),
+	)
+}
+
+const markUnknown = `
+UPDATE idempotency_records
+SET state = 'unknown', settled_at = ` + now + `, unknown_since = ` + now + `,
+	status = ?6, resource = ?7, reason = ?8
+WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
+	AND claim_token = ?5 AND state = 'executing'`
+
+// MarkUnknown implements store.Engine.
+func (e *Engine) MarkUnknown(ctx context.Context, id store.Identity, token store.Token, d store.Doubt) error {
+	return e.transition(ctx, "marking record unknown", markUnknown,
+		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
+		orNull(d.Status), orNull(d.Resource), orNull(d.Reason),
+	)
+}
+
+const release = `
+DELETE FROM idempotency_records
+WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
+	AND claim_token = ?5 AND state IN ('executing', 'unknown')`
+
+// Release implements store.Engine.
+func (e *Engine) Release(ctx context.Context, id store.Identity, token store.Token) error {
+	return e.transition(ctx, "releasing record", release,
+		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
+	)
+}
+
+// transition runs one guarded statement over one record.
+func (e *Engine) transition(ctx context.Context, op, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+
+	moved, err := e.writer.write(ctx, op, sql, args...)
+	if err == nil && moved == 0 {
+		return store.ErrNotHeld
+	}
+	return err
+}
+
+// milliseconds rounds up: a duration that somebody asked for is never cut short.
+func milliseconds(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if time.Duration(ms)*time.Millisecond < d {
+		ms++
+	}
+	return ms
+}
+
+// orNull keeps "nothing known" out of the columns: NULL says so.
+func orNull[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,189 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// maxBatch bounds how many statements share a commit, and with it how long the
+// first of them waits for the others.
+const maxBatch = 128
+
+// writer runs every statement that writes, one after the other, on one
+// connection. Waiting for the disk is nearly all that a small commit costs, so
+// that statements which arrive meanwhile share the next commit. None is told of
+// its result before the commit that holds it is durable.
+//
+// A statement that has begun is not interrupted. SQLite could not interrupt the
+// wait for a disk, the driver gives up a connection that was interrupted, and
+// the result would be in doubt. It is the caller who stops waiting.
+type writer struct {
+	db         *sql.DB
+	statements map[string]*sql.Stmt // of run alone
+	jobs       chan *job            // unbuffered: who is not taken yet may still go away
+	closing    chan struct{}
+	closed     chan struct{}
+}
+
+type job struct {
+	sql       string
+	args      []any
+	statement *sql.Stmt
+	result    chan result // buffered: the caller may have gone away
+}
+
+type result struct {
+	moved int64
+	err   error
+}
+
+var errClosed = errors.New("store is closed")
+
+func newWriter(db *sql.DB) *writer {
+	return &writer{
+		db:         db,
+		statements: make(map[string]*sql.Stmt),
+		jobs:       make(chan *job),
+		closing:    make(chan struct{}),
+		closed:     make(chan struct{}),
+	}
+}
+
+// write runs one statement and returns how many records it moved.
+func (w *writer) write(ctx context.Context, op, sql string, args ...any) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, notTaken(ctx, op) // select would toss a coin
+	}
+	j := &job{sql: sql, args: args, result: make(chan result, 1)}
+	select {
+	case w.jobs <- j:
+	case <-w.closing:
+		return 0, failed(op, errClosed)
+	case <-ctx.Done():
+		return 0, notTaken(ctx, op)
+	}
+	select {
+	case r := <-j.result:
+		if r.err != nil {
+			return 0, failed(op, r.err)
+		}
+		return r.moved, nil
+	case <-ctx.Done():
+		return 0, failed(op, ctx.Err()) // it may take effect yet
+	}
+}
+
+// notTaken is the error of a call that had no effect. If its time was up, the
+// next try would only make the queue longer.
+func notTaken(ctx context.Context, op string) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return &store.EngineError{Op: op, Failure: store.Busy, Err: ctx.Err()}
+	}
+	return failed(op, ctx.Err())
+}
+
+func (w *writer) run() {
+	defer close(w.closed)
+	for {
+		select {
+		case first := <-w.jobs:
+			w.commit(w.gather(first))
+		case <-w.closing:
+			return
+		}
+	}
+}
+
+// gather takes the jobs that are waiting at this moment along.
+func (w *writer) gather(first *job) []*job {
+	batch := []*job{first}
+	for len(batch) < maxBatch {
+		select {
+		case j := <-w.jobs:
+			batch = append(batch, j)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit runs the jobs of a batch in one transaction. If one of them fails, each
+// gets a transaction of its own: what is wrong with one must not be held against
+// the others.
+func (w *writer) commit(batch []*job) {
+	// Before the transaction, which will hold the only connection.
+	batch = slices.DeleteFunc(batch, func(j *job) bool {
+		err := w.prepare(j)
+		if err != nil {
+			j.result <- result{err: err}
+		}
+		return err != nil
+	})
+	results, err := w.together(batch)
+	for i, j := range batch {
+		switch err {
+		case nil:
+			j.result <- results[i]
+		case errApart:
+			j.result <- j.run(j.statement)
+		default:
+			j.result <- result{err: err}
+		}
+	}
+}
+
+// errApart says that nothing has taken effect, and that each job of the batch is
+// to have its own transaction.
+var errApart = errors.New("not together")
+
+// together commits all jobs or none. Any other error than errApart is one of the
+// transaction itself.
+func (w *writer) together(batch []*job) ([]result, error) {
+	if len(batch) < 2 {
+		return nil, errApart // SQLite gives a lone statement its own transaction
+	}
+	tx, err := w.db.BeginTx(context.Background(), nil) // IMMEDIATE, see dsn
+	if err != nil {
+		return nil, err
+	}
+	results := make([]result, len(batch))
+	for i, j := range batch {
+		results[i] = j.run(tx.Stmt(j.statement))
+		if results[i].err != nil {
+			_ = tx.Rollback() // fails if SQLite has rolled back already
+			return nil, errApart
+		}
+	}
+	return results, tx.Commit()
+}
+
+// prepare compiles each statement once: that costs twice what running it does.
+func (w *writer) prepare(j *job) (err error) {
+	j.statement = w.statements[j.sql]
+	if j.statement == nil {
+		if j.statement, err = w.db.Prepare(j.sql); err == nil {
+			w.statements[j.sql] = j.statement
+		}
+	}
+	return err
+}
+
+func (j *job) run(statement *sql.Stmt) result {
+	done, err := statement.Exec(j.args...)
+	if err != nil {
+		return result{err: err}
+	}
+	moved, err := done.RowsAffected()
+	return result{moved, err}
+}
+
+// close ends the writer after the commit under way.
+func (w *writer) close() {
+	close(w.closing)
+	<-w.closed
+}
