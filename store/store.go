@@ -159,8 +159,8 @@ func (c *Claim) Release(ctx context.Context) error {
 		return c.store.engine.Release(ctx, c.id, c.token)
 	})
 	var lost *ClaimLostError
-	if errors.As(err, &lost) && lost.Record == nil {
-		return nil // gone is what was wanted
+	if errors.As(err, &lost) && (lost.Record == nil || lost.Record.Token != c.token) {
+		return nil // gone is what was wanted, whoever has claimed the key since
 	}
 	return err
 }
