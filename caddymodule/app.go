@@ -21,6 +21,7 @@ type App struct {
 	// time may be noticed. Default: 5s.
 	SweepEvery caddy.Duration `json:"sweep_every,omitempty"`
 
+	ctx    caddy.Context
 	opener StoreOpener
 	log    *zap.Logger
 	usage  usage
@@ -37,7 +38,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision loads the store's module. It does not open the store: `caddy validate`
 // provisions too, and needs no database.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.log = ctx.Logger()
+	a.ctx, a.log = ctx, ctx.Logger()
 	if a.SweepEvery < 0 {
 		return fmt.Errorf("sweep_every %s is negative: write a duration such as 5s", time.Duration(a.SweepEvery))
 	}
@@ -75,6 +76,7 @@ func (a *App) Start() error {
 			backendLog().Error("closing store", zap.Error(err))
 		}
 	})
+	a.warnOfRetries(a.ctx)
 	a.log.Info("idempotency store in use", zap.String("store", place), zap.Bool("shared_with_former_configuration", shared))
 	return nil
 }

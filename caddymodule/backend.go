@@ -126,7 +126,7 @@ func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerp
 	defer cancel()
 	claim, held, err := s.Claim(ctx, id, fp, lease)
 	if unproved := (*store.UnprovedClaimError)(nil); errors.As(err, &unproved) {
-		b.settler.add(job{write: unproved.Release, log: backendLog()})
+		b.settler.add(job{write: unproved.Release, log: backendLog})
 	}
 	return claim, held, err
 }
@@ -139,13 +139,12 @@ func (b *backend) read(ctx context.Context, id store.Identity) (*store.Record, e
 
 // settle makes one write of an outcome, detached from the client, and reports
 // whether it is done. If not, the settler goes on with it.
-func (b *backend) settle(write func(context.Context) error, size int, log *zap.Logger) bool {
-	j := job{write: write, size: size, log: log}
+func (b *backend) settle(j job) bool {
 	err := j.try(b.timeout)
 	if err == nil {
 		return true
 	}
-	log.Error("outcome is not stored yet", zap.Error(err))
+	j.log().Error("outcome is not stored yet", zap.Error(err))
 	b.settler.add(j)
 	return false
 }

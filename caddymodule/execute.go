@@ -32,12 +32,12 @@ func (h *Handler) execute(x *exchange, b *backend, claim *store.Claim) error {
 
 	// A process that was stopped for long between the claim and this line no longer
 	// knows whether the record is still its own.
+	rec := newRecorder(x.w, h.MaxResponseBody)
 	if time.Until(claim.LeaseEnds()) < time.Duration(h.UpstreamTimeout) {
-		h.settle(x, b, claim, verdict{fate: fateRelease, reason: "claim took too long"}, nil)
+		h.settle(x, b, claim, verdict{fate: fateRelease, reason: "claim took too long"}, rec)
 		return refuseStore(context.DeadlineExceeded)
 	}
 
-	rec := newRecorder(x.w, h.MaxResponseBody)
 	rec.settle = func() {
 		h.settle(x, b, claim, h.rules.judgeLarge(rec.status), rec)
 		wake()
@@ -52,12 +52,14 @@ func (h *Handler) execute(x *exchange, b *backend, claim *store.Claim) error {
 
 	switch {
 	case v.pass && (e.err != nil || e.panicked != nil):
+		replaceHeader(x.w.Header(), rec.header) // what belongs to the error
 		return passOn(e)
 	case v.refusal != nil:
 		v.refusal.record = &store.Record{Status: rec.status, Resource: h.resource(rec)}
 		return v.refusal
 	}
-	return rec.send()
+	rec.send()
+	return nil
 }
 
 // passOn ends the request as the next handlers did.
@@ -72,7 +74,6 @@ func passOn(e evidence) error {
 // write goes on in the background: the upstream's answer is not to be withheld
 // from the client, and the key stays closed until it is done.
 func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict, rec *recorder) {
-	log := h.logger(x).With(zap.String("reason", v.reason))
 	var write func(context.Context) error
 	size := 0
 	switch v.fate {
@@ -85,22 +86,20 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 		write = func(ctx context.Context) error { return claim.Complete(ctx, completion) }
 	case fateRelease:
 		x.outcome = outcomeReleased
-		log.Info("key released")
+		h.logger(x).Info("key released", zap.String("reason", v.reason))
 		write = claim.Release
 	case fateUnknown:
 		x.outcome = outcomeBecameUnknown
-		log.Warn("outcome unknown", zap.Int("status", rec.status))
+		h.logger(x).Warn("outcome unknown", zap.String("reason", v.reason), zap.Int("status", rec.status))
 		doubt := store.Doubt{Status: rec.status, Resource: h.resource(rec), Reason: v.reason}
 		write = func(ctx context.Context) error { return claim.MarkUnknown(ctx, doubt) }
 	}
-	if b.settle(write, size, log) {
+	if b.settle(job{write: write, size: size, log: func() *zap.Logger { return h.logger(x) }}) {
 		return
 	}
 	x.outcome = outcomeUnsettled
-	x.w.Header().Set(HeaderUnsettled, "true") // for a refusal, and for Caddy's error
-	if rec != nil && rec.status != 0 {
-		rec.mark(HeaderUnsettled, "true")
-	}
+	x.w.Header().Set(HeaderUnsettled, "true") // for a refusal
+	rec.mark(HeaderUnsettled, "true")
 }
 
 func (h *Handler) completion(rec *recorder, keepBody bool) store.Completion {

@@ -17,8 +17,12 @@ import (
 // that goes away does not stop them, upstream_timeout does. It returns what is
 // known afterwards; the response is in the recorder.
 func (h *Handler) forward(x *exchange, rec *recorder) (e evidence) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.r.Context()), time.Duration(h.UpstreamTimeout))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
+	defer cancel(nil)
+	timeout := time.AfterFunc(time.Duration(h.UpstreamTimeout), func() { cancel(context.DeadlineExceeded) })
+	defer timeout.Stop()
+	// A response that streams is settled, and takes as long as its client takes.
+	rec.streams = func() { timeout.Stop() }
 
 	wire := &wire{}
 	body := &countedBody{ReadCloser: newBody(x.body)}
@@ -57,6 +61,11 @@ func (h *Handler) prepare(r *http.Request, x *exchange, body *countedBody) {
 		r.Header.Set(h.ForwardKey, x.id.Key)
 	}
 	r.Header.Del("Expect") // 100 Continue has been sent
+	// A server may ignore an offer to upgrade (RFC 9110, section 7.8), and a write
+	// that took it up could not be recorded. Java's HttpClient offers h2c with
+	// every first request of a connection.
+	r.Header.Del("Upgrade")
+	r.Header.Del("Http2-Settings")
 	// Stored bytes are not coded; the encode directive, which stands outside,
 	// compresses for each client.
 	r.Header.Set("Accept-Encoding", "identity")

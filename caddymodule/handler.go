@@ -188,10 +188,12 @@ func (h *Handler) serve(x *exchange) error {
 	return refuseInFlight(nil)
 }
 
-// guards reports whether the request is a write that this route protects.
+// guards reports whether the request is a write that this route protects. The
+// opening handshake of a WebSocket is a GET (RFC 6455, section 4.1) and passes; a
+// write that offers an upgrade is a write all the same.
 func (h *Handler) guards(r *http.Request) bool {
 	return h.methods[r.Method] &&
-		!httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade")
+		!(r.Method == http.MethodGet && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"))
 }
 
 // Interface guards

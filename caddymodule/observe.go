@@ -76,7 +76,8 @@ func (h *Handler) logRefusal(x *exchange, r *refusal) {
 	case outcomeMismatch, outcomeUnidentified:
 		level = zapcore.WarnLevel
 	}
-	if entry := h.logger(x).Check(level, "request refused"); entry != nil {
-		entry.Write(zap.String("problem", r.slug), zap.Int("status", r.status), zap.NamedError("reason", r.err))
+	if h.log.Core().Enabled(level) {
+		h.logger(x).Log(level, "request refused",
+			zap.String("problem", r.slug), zap.Int("status", r.status), zap.NamedError("reason", r.err))
 	}
 }

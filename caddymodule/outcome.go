@@ -106,7 +106,7 @@ func (s statusRules) judge(e evidence) verdict {
 		return s.judgeResponse(e)
 	case e.neverSent && e.err != nil:
 		return verdict{fate: fateRelease, reason: "never sent", pass: true}
-	case e.timedOut:
+	case e.timedOut: // which some transports report as canceled, and Caddy's proxy as 499
 		return unknownTo(problemUnknownTimeout, "upstream timeout", e.err)
 	case e.err != nil:
 		return unknownTo(problemUnknownGateway, "upstream error", e.err)

@@ -113,8 +113,8 @@ func (h *Handler) refuse(x *exchange, r *refusal) error {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
 	}
 	x.w.WriteHeader(r.status)
-	_, err = x.w.Write(encoded)
-	return err
+	_, _ = x.w.Write(encoded)
+	return nil
 }
 
 func refuseKeyMissing(s KeySource) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -150,8 +151,8 @@ func checkMethod(method string) error {
 		return fmt.Errorf("method %q is not one: write names such as POST", method)
 	case method != strings.ToUpper(method):
 		return fmt.Errorf("method %q never occurs, since methods are case-sensitive: write %s", method, strings.ToUpper(method))
-	case method == "CONNECT":
-		return fmt.Errorf("method CONNECT opens a tunnel, which cannot be replayed: leave it out")
+	case slices.Contains([]string{"CONNECT", "HEAD", "OPTIONS", "TRACE"}, method):
+		return fmt.Errorf("method %s has no result that could be replayed: leave it out", method)
 	}
 	return nil
 }

@@ -13,9 +13,10 @@ import (
 // A response over the limit is not kept: settle is called as soon as that is
 // known, and the rest streams to the client as it comes.
 type recorder struct {
-	client http.ResponseWriter
-	limit  int64
-	settle func() // called once, before a response over the limit begins to stream
+	client  http.ResponseWriter
+	limit   int64
+	settle  func() // called once, before a response over the limit begins to stream
+	streams func() // called once, when it does
 
 	header    http.Header // the next handlers' own
 	before    http.Header // as it was when they began
@@ -95,24 +96,24 @@ func (rec *recorder) Flush() {
 // stream settles the outcome without a body, and begins to send.
 func (rec *recorder) stream() {
 	rec.settle()
+	rec.streams()
 	rec.streaming = true
 	rec.sendHead()
 	_, _ = rec.client.Write(rec.body.Bytes()) // an error comes again with the next write
 	rec.body = bytes.Buffer{}
 }
 
-// send sends the whole response that was kept.
-func (rec *recorder) send() error {
+// send sends the whole response that was kept. What goes wrong on the way to the
+// client is the client's to notice, and changes nothing.
+func (rec *recorder) send() {
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
 	}
 	rec.sendHead()
-	var err error
 	if rec.body.Len() > 0 {
-		_, err = rec.client.Write(rec.body.Bytes())
+		_, _ = rec.client.Write(rec.body.Bytes())
 	}
 	rec.sendTrailer()
-	return err
 }
 
 func (rec *recorder) sendHead() {
@@ -141,12 +142,12 @@ func (rec *recorder) whole() bool {
 	return rec.declared < 0 || rec.declared == rec.written || noBody(rec.status)
 }
 
-// mark adds a line to the head that is about to be sent.
+// mark adds a line to the head that is about to be sent, if there is one.
 func (rec *recorder) mark(name, value string) {
-	if rec.head == nil {
-		rec.WriteHeader(http.StatusOK)
+	rec.header.Set(name, value)
+	if rec.head != nil {
+		rec.head.Set(name, value)
 	}
-	rec.head.Set(name, value)
 }
 
 // replaceHeader makes one header like another, in place.

@@ -34,7 +34,7 @@ type settler struct {
 type job struct {
 	write func(context.Context) error
 	size  int // of the response that it holds, in bytes
-	log   *zap.Logger
+	log   func() *zap.Logger
 }
 
 // try makes the write. Its error says that the outcome is not durable yet.
@@ -46,7 +46,7 @@ func (j job) try(timeout time.Duration) error {
 	var lost *store.ClaimLostError
 	if errors.As(err, &lost) {
 		// An operator or a verifier was faster. What they decided stands.
-		j.log.Error("record was settled by somebody else meanwhile", zap.Error(err))
+		j.log().Error("record was settled by somebody else meanwhile", zap.Error(err))
 		return nil
 	}
 	return err
@@ -63,7 +63,7 @@ func (s *settler) add(j job) {
 	}
 	s.mu.Unlock()
 	if full {
-		j.log.Error("too many outcomes wait for the store; this record becomes unknown with its lease")
+		j.log().Error("too many outcomes wait for the store; this record becomes unknown with its lease")
 		return
 	}
 	select {
@@ -98,7 +98,7 @@ func (s *settler) round(timeout time.Duration) (empty bool) {
 		}
 		err := j.try(timeout)
 		if err == nil {
-			j.log.Info("outcome is stored after all")
+			j.log().Info("outcome is stored after all")
 			continue
 		}
 		s.mu.Lock()
@@ -108,7 +108,7 @@ func (s *settler) round(timeout time.Duration) (empty bool) {
 		if errors.As(err, &engine) && engine.Failure == store.Unavailable {
 			break
 		}
-		j.log.Error("outcome is still not stored", zap.Error(err))
+		j.log().Error("outcome is still not stored", zap.Error(err))
 	}
 	return s.waiting() == 0
 }
