@@ -87,6 +87,21 @@ func Get[T any](t testing.TB, db *DB, sql string, args ...any) T {
 	return value
 }
 
+// Empty drops every table. A test of many parts that need an empty database each
+// is done ten times sooner with this than with a new database for each.
+func (db *DB) Empty(t testing.TB) {
+	t.Helper()
+	db.Exec(t, `DO $$
+		DECLARE name text;
+		BEGIN
+			FOR name IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+				WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+			LOOP
+				EXECUTE 'DROP TABLE ' || name || ' CASCADE';
+			END LOOP;
+		END $$`)
+}
+
 // Set changes what new sessions of this database begin with, such as
 // default_transaction_isolation.
 func (db *DB) Set(t testing.TB, name, value string) {

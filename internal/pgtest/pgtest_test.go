@@ -39,6 +39,16 @@ func TestDatabaseAndRolesAreGoneAfterTheTest(t *testing.T) {
 	require.Equal(t, 0, pgtest.Get[int](t, watcher, `SELECT count(*) FROM pg_database WHERE datname = $1`, name))
 }
 
+func TestEmptyLeavesNoTable(t *testing.T) {
+	db := pgtest.New(t)
+	db.Exec(t, `CREATE TABLE parent (n int PRIMARY KEY)`)
+	db.Exec(t, `CREATE TABLE "a child" (n int REFERENCES parent)`)
+
+	db.Empty(t)
+
+	require.Equal(t, 0, pgtest.Get[int](t, db, `SELECT count(*) FROM pg_tables WHERE schemaname = 'public'`))
+}
+
 func TestSetAppliesToNewSessions(t *testing.T) {
 	db := pgtest.New(t)
 

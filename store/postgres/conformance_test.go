@@ -19,10 +19,9 @@ func TestConformance(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, backend(func(db *pgtest.DB) postgres.Config {
-				db.Set(t, "default_transaction_isolation", isolation)
-				return postgres.Config{DSN: db.DSN}
-			}))
+			db := pgtest.New(t)
+			db.Set(t, "default_transaction_isolation", isolation)
+			storetest.Run(t, backend(db, postgres.Config{DSN: db.DSN}))
 		})
 	}
 }
@@ -30,16 +29,15 @@ func TestConformance(t *testing.T) {
 // What a transaction pooler needs of the engine, it does without one as well.
 func TestConformanceInPoolerMode(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, backend(func(db *pgtest.DB) postgres.Config {
-		return postgres.Config{DSN: db.DSN, Pooler: postgres.TransactionPooler}
-	}))
+	db := pgtest.New(t)
+	storetest.Run(t, backend(db, postgres.Config{DSN: db.DSN, Pooler: postgres.TransactionPooler}))
 }
 
-func backend(configure func(*pgtest.DB) postgres.Config) storetest.Backend {
+func backend(db *pgtest.DB, config postgres.Config) storetest.Backend {
 	return storetest.Backend{
 		Shared: true,
 		Create: func(t testing.TB) func() store.Engine {
-			config := configure(pgtest.New(t))
+			db.Empty(t)
 			return func() store.Engine { return open(t, config) }
 		},
 	}
