@@ -1,9 +1,8 @@
 package sqlite_test
 
 import (
-	"testing"
-
 	"path/filepath"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 

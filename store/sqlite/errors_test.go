@@ -42,7 +42,7 @@ func TestResultCodeGivesTheFailure(t *testing.T) {
 
 func TestFileThatSomebodyElseWritesToIsBusy(t *testing.T) {
 	path := databasePath(t)
-	e := open(t, Config{Path: path, Timeout: 200 * time.Millisecond})
+	e := open(t, Config{Path: path, Timeout: time.Second})
 	draft := newDraft("K1")
 	claim(t, e, draft)
 
