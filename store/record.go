@@ -118,6 +118,22 @@ type Record struct {
 	Now time.Time
 }
 
+// Check reports, as a *CorruptError, a record that does not make sense. Engines
+// check what they read: a record that nobody can understand keeps its key closed,
+// and half of an answer is not replayed.
+func (r *Record) Check() error {
+	switch {
+	case !r.State.Known():
+		return &CorruptError{Detail: "state is not one of this version's"}
+	case (r.State == Completed || r.State == Expired) && r.ReplayUntil.IsZero():
+		return &CorruptError{Detail: "completed without a replay window"}
+	case r.Response != nil && (r.Status < 100 || r.Status > 999):
+		// What net/http panics on.
+		return &CorruptError{Detail: "response without a status"}
+	}
+	return nil
+}
+
 // Response is what a replay shows, exactly.
 type Response struct {
 	Header http.Header

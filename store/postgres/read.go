@@ -80,11 +80,11 @@ func scanRecord(row pgx.Row, id store.Identity) (*store.Record, error) {
 	if err != nil {
 		return nil, &store.CorruptError{Detail: "scanning columns", Err: err}
 	}
-	if !r.State.Known() {
-		return nil, &store.CorruptError{Detail: "state is not one of this version's"}
-	}
 	if len(sum) != sha256.Size {
 		return nil, &store.CorruptError{Detail: "fingerprint has another length than SHA-256"}
+	}
+	if (header == nil) != (body == nil) {
+		return nil, &store.CorruptError{Detail: "half of a response"}
 	}
 	copy(r.Fingerprint.Sum[:], sum)
 	r.Status, r.Resource, r.Reason = orZero(status), orZero(resource), orZero(reason)
@@ -95,6 +95,9 @@ func scanRecord(row pgx.Row, id store.Identity) (*store.Record, error) {
 			return nil, &store.CorruptError{Detail: "response header", Err: err}
 		}
 		r.Response = &store.Response{Header: decoded, Body: body}
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

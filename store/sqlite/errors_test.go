@@ -110,6 +110,8 @@ func TestUnreadableRecordIsAnErrorAndStaysClosed(t *testing.T) {
 		"other half":          "response_header = NULL",
 		"broken header":       "response_header = x'00'",
 		"algorithm too large": "fingerprint_algorithm = 70000",
+		"no replay window":    "replay_until = NULL",
+		"no status":           "status = NULL",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := databasePath(t)

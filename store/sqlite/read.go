@@ -67,8 +67,6 @@ func scanRecord(rows *sql.Rows, id store.Identity) (*store.Record, error) {
 	switch {
 	case err != nil:
 		return nil, &store.CorruptError{Detail: "scanning columns", Err: err}
-	case !r.State.Known():
-		return nil, &store.CorruptError{Detail: "state is not one of this version's"}
 	case len(token) != len(r.Token):
 		return nil, &store.CorruptError{Detail: "claim token has another length than a token"}
 	case len(sum) != len(r.Fingerprint.Sum):
@@ -95,6 +93,9 @@ func scanRecord(rows *sql.Rows, id store.Identity) (*store.Record, error) {
 			body = []byte{}
 		}
 		r.Response = &store.Response{Header: decoded, Body: body}
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

@@ -1,0 +1,39 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// A record that cannot be understood keeps its key closed: it is an error for
+// everyone, and never "no record".
+func TestRecordThatCannotBeReadKeepsItsKeyClosed(t *testing.T) {
+	for name, damage := range map[string]string{
+		"a state of a later version": `state = 'suspended'`,
+		"a fingerprint cut short":    `fingerprint = substr(fingerprint, 2)`,
+		"a header that is no header": `response_header = 'Location /orders/1'`,
+		"a body without its header":  `response_header = NULL`,
+		"a header without its body":  `response_body = NULL`,
+		"no replay window":           `replay_until = NULL`,
+		"no status":                  `status = NULL`,
+		"a status that is none":      `status = 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.has(ample, answer(ample))
+			s.rivalRuns(`UPDATE idempotency_records SET ` + damage)()
+
+			var corrupt *store.CorruptError
+			_, err := s.store.Read(t.Context(), identity)
+			require.ErrorAs(t, err, &corrupt)
+			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+			require.ErrorAs(t, err, &corrupt)
+			require.Nil(t, claim)
+			require.Nil(t, held)
+			require.Equal(t, 1, s.records())
+		})
+	}
+}
