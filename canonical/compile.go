@@ -118,7 +118,7 @@ type bodyRule struct {
 
 // fill is a default: the value that its member has when it is omitted.
 type fill struct {
-	name          string
+	name          []byte
 	value         []byte
 	nullIsOmitted bool
 }
@@ -183,7 +183,7 @@ func parseRules(r Rules, maxDepth int) ([]*bodyRule, error) {
 		if _, err := CanonicalJSON(d.Value); err != nil {
 			return nil, &RuleError{"default", d.Path, "its value is not JSON (" + err.Error() + ")", `write a value such as "CNY", 0 or true`}
 		}
-		b.fill = &fill{last.name, slices.Clone(d.Value), d.NullIsOmitted}
+		b.fill = &fill{[]byte(last.name), slices.Clone(d.Value), d.NullIsOmitted}
 	}
 	for _, m := range r.Money {
 		b, err := add("money", m.Amount)

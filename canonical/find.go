@@ -34,9 +34,9 @@ func (e *encoder) find(i int, steps []segment) (value int, parent bool) {
 
 // findMember returns the position of the value of the first member with that name of the object that begins before i.
 func (e *encoder) findMember(i int, name string) int {
-	for value := range members(e.body, i) {
-		if e.isNamed(value.name, name) {
-			return value.at
+	for m, ok := nextMember(e.body, i); ok; m, ok = nextMember(e.body, m.next(e.body)) {
+		if e.isNamed(m.name, name) {
+			return m.value
 		}
 	}
 	return -1
@@ -45,7 +45,7 @@ func (e *encoder) findMember(i int, name string) int {
 // secondOf returns the position of the second member with that name of the object that begins before i.
 func (e *encoder) secondOf(i int, name []byte) int {
 	wanted, seen := string(name), false
-	for m := range members(e.body, i) {
+	for m, ok := nextMember(e.body, i); ok; m, ok = nextMember(e.body, m.next(e.body)) {
 		if e.isNamed(m.name, wanted) {
 			if seen {
 				return m.name
@@ -71,36 +71,38 @@ func (e *encoder) isNamed(i int, name string) bool {
 }
 
 // place is where a member's name (its quote) and value begin.
-type place struct{ name, at int }
+type place struct{ name, value int }
 
-// members walks over the members of the object that begins before i, as far as they can be made out.
-func members(b []byte, i int) func(yield func(place) bool) {
-	return func(yield func(place) bool) {
-		for {
-			i = skipSpace(b, i)
-			if i >= len(b) || b[i] != '"' {
-				return
-			}
-			name := i
-			if i = skipText(b, i); i < 0 {
-				return
-			}
-			if i = skipSpace(b, i); i >= len(b) || b[i] != ':' {
-				return
-			}
-			i = skipSpace(b, i+1)
-			if !yield(place{name, i}) {
-				return
-			}
-			if i = skipValue(b, i); i < 0 {
-				return
-			}
-			if i = skipSpace(b, i); i >= len(b) || b[i] != ',' {
-				return
-			}
-			i++
-		}
+// nextMember reads the member at i, after the brace or comma before it, as far as it can be made out.
+func nextMember(b []byte, i int) (m place, ok bool) {
+	if i < 0 {
+		return m, false
 	}
+	i = skipSpace(b, i)
+	if i >= len(b) || b[i] != '"' {
+		return m, false
+	}
+	m.name = i
+	if i = skipText(b, i); i < 0 {
+		return m, false
+	}
+	if i = skipSpace(b, i); i >= len(b) || b[i] != ':' {
+		return m, false
+	}
+	m.value = skipSpace(b, i+1)
+	return m, true
+}
+
+// next returns the position after the comma that follows the member, or -1.
+func (m place) next(b []byte) int {
+	i := skipValue(b, m.value)
+	if i < 0 {
+		return -1
+	}
+	if i = skipSpace(b, i); i >= len(b) || b[i] != ',' {
+		return -1
+	}
+	return i + 1
 }
 
 func findElement(b []byte, i, want int) int {

@@ -25,11 +25,11 @@ func (e *encoder) fields(start, first int) {
 
 func (e *encoder) ruleFields(n *node, first int) bool {
 	for i := range n.fills {
-		if f := &n.fills[i]; e.field(first, f.name) == nil {
+		if f := &n.fills[i]; e.field(first, string(f.name)) == nil {
 			at := len(e.out)
-			e.putName([]byte(f.name))
+			e.putName(f.name)
 			e.putText(e.fieldValue(f.value))
-			e.entries = append(e.entries, entry{sortKey([]byte(f.name)), at, len(e.out)})
+			e.entries = append(e.entries, entry{sortKey(f.name), at, len(e.out)})
 		}
 	}
 	for _, m := range n.anchors {
@@ -87,7 +87,7 @@ func (e *encoder) fieldCurrency(first int, m *moneyRule) currency {
 	case value[0] != tagText || len(value) != 2+3:
 		return currency{problem: "the currency in " + quoted(m.path) + " is no ISO 4217 code"}
 	default:
-		return currencyOf(string(value[2:]), m)
+		return currencyOf(value[2:], m)
 	}
 }
 

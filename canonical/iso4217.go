@@ -4,19 +4,30 @@ import "strings"
 
 // minorUnits returns the exponent of a currency by ISO 4217 (list one, amendment 177): how many decimals its minor unit
 // has. Codes for which the standard states none (metals, funds' units, tests) have no minor units.
-func minorUnits(code string) (exponent int, ok bool) {
+func minorUnits(code []byte) (exponent int, ok bool) {
 	if len(code) != 3 {
 		return 0, false
 	}
-	for exponent, codes := range currenciesByExponent {
-		for rest := codes; len(rest) >= 3; rest = strings.TrimPrefix(rest[3:], " ") {
-			if rest[:3] == code {
-				return exponent, true
-			}
+	// In upper case; many services write the codes in lower case.
+	upper := [3]byte{code[0] &^ 0x20, code[1] &^ 0x20, code[2] &^ 0x20}
+	for i, c := range upper {
+		if c < 'A' || c > 'Z' || code[i]|0x20 != c|0x20 {
+			return 0, false
 		}
 	}
-	return 0, false
+	exponent, ok = exponents[string(upper[:])]
+	return exponent, ok
 }
+
+var exponents = func() map[string]int {
+	m := map[string]int{}
+	for exponent, codes := range currenciesByExponent {
+		for code := range strings.FieldsSeq(codes) {
+			m[code] = exponent
+		}
+	}
+	return m
+}()
 
 var currenciesByExponent = [...]string{
 	0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",

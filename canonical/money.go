@@ -2,7 +2,6 @@ package canonical
 
 import (
 	"bytes"
-	"strings"
 )
 
 // currency is what the currency of a money rule was found to be, at the anchor that was entered last.
@@ -42,8 +41,8 @@ func (e *encoder) currencyAt(i int, m *moneyRule) currency {
 	return currencyOf(code, m)
 }
 
-func currencyOf(code string, m *moneyRule) currency {
-	exponent, ok := minorUnits(strings.ToUpper(code))
+func currencyOf(code []byte, m *moneyRule) currency {
+	exponent, ok := minorUnits(code)
 	if !ok {
 		return currency{problem: "the currency in " + quoted(m.path) + " is no ISO 4217 code with minor units"}
 	}
@@ -53,17 +52,17 @@ func currencyOf(code string, m *moneyRule) currency {
 func quoted(path string) string { return `"` + path + `"` }
 
 // shortText decodes the text at i if it is as short as the code of a currency. An escape takes six bytes at most.
-func (e *encoder) shortText(raw []byte, i int) (string, bool) {
+func (e *encoder) shortText(raw []byte, i int) ([]byte, bool) {
 	end := skipText(raw, i)
 	if end < 0 || end-i > 2+3*6 {
-		return "", false
+		return nil, false
 	}
 	body := e.body
 	e.body, e.scratch = raw, e.scratch[:0]
 	plain, _ := scanText(raw, i+1)
 	next := e.decode(i+1, plain, func() {})
 	e.body, e.err = body, nil
-	return string(e.scratch), next >= 0
+	return e.scratch, next >= 0
 }
 
 // amount encodes the amount at i in minor units.

@@ -104,8 +104,45 @@ func (d *decimal) normalize() {
 	}
 }
 
+// number encodes the number at i. An integer, or a short decimal fraction, is copied while it is scanned.
 func (e *encoder) number(i int) int {
-	d, next, reason := parseDecimal(e.body, i)
+	const short = 64 // digits, so that the length and the exponent are one byte each
+	b := e.body
+	e.makeRoom()
+	at := len(e.out)
+	to := e.out[at : at+room]
+	tag, j := byte(tagPositive), i
+	if b[j] == '-' {
+		tag = tagNegative
+		j++
+	}
+	if j < len(b) && b[j]-'1' < 9 {
+		n := 0
+		for j < len(b) && b[j]-'0' <= 9 && n < short {
+			to[2+n] = b[j]
+			n++
+			j++
+		}
+		whole := n
+		if j+1 < len(b) && b[j] == '.' && b[j+1]-'0' <= 9 {
+			j++
+			for j < len(b) && b[j]-'0' <= 9 && n < short {
+				to[2+n] = b[j]
+				n++
+				j++
+			}
+		}
+		if n < short && (j == len(b) || b[j] != '.' && b[j]|0x20 != 'e') {
+			for to[1+n] == '0' {
+				n-- // ends at the first digit, which is none
+			}
+			exp := whole - n
+			to[0], to[1], to[2+n] = tag, byte(n), byte(exp<<1^exp>>63)
+			e.out = e.out[:at+3+n]
+			return j
+		}
+	}
+	d, next, reason := parseDecimal(b, i)
 	if reason != "" {
 		return e.fail(next, reason)
 	}

@@ -3,6 +3,7 @@ package canonical
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"hash"
 	"slices"
 )
@@ -128,7 +129,7 @@ func (e *encoder) doesNotCount(n, rules *node, at, begin int) bool {
 	if len(n.fills) > 0 && e.body[begin] == 'n' {
 		name, _ := e.nameAt(at)
 		for i := range n.fills {
-			if n.fills[i].nullIsOmitted && n.fills[i].name == string(name) {
+			if n.fills[i].nullIsOmitted && bytes.Equal(n.fills[i].name, name) {
 				return true
 			}
 		}
@@ -141,7 +142,7 @@ func (e *encoder) fill(n *node, first, depth int) (ok, filled bool) {
 	given := len(e.entries)
 	for i := range n.fills {
 		f := &n.fills[i]
-		name := []byte(f.name)
+		name := f.name
 		k, found := slices.BinarySearchFunc(e.entries[first:given], name, func(m entry, name []byte) int {
 			x, _ := e.nameAt(m.start)
 			return bytes.Compare(x, name)
@@ -195,24 +196,51 @@ func (e *encoder) close(start, first int, inPlace bool, digest byte) {
 	if size > e.limit {
 		running = e.takeHash()
 	}
+	if running == nil {
+		e.reorder(start, members, size)
+		e.out = append(e.out, end)
+		return
+	}
 	e.spill = append(e.spill[:0], tag)
 	for _, m := range members {
 		if m.end == 0 {
 			continue
 		}
 		e.spill = append(e.spill, e.out[m.start:m.end]...)
-		if running != nil && len(e.spill) > collapseOver {
+		if len(e.spill) > collapseOver {
 			running.Write(e.spill)
 			e.spill = e.spill[:0]
 		}
 	}
-	e.spill = append(e.spill, end)
-	if running != nil {
-		running.Write(e.spill)
-		e.collapse(start, digest, running)
-		return
+	running.Write(append(e.spill, end))
+	e.collapse(start, digest, running)
+}
+
+// reorder brings the encodings of the members of a small object into their order. Nearly all are a few bytes long, for
+// which copying words beats calling memmove; what is copied too much is overwritten by the next, or cut off.
+func (e *encoder) reorder(start int, members []entry, size int) {
+	const word = 8
+	if cap(e.spill) < size+word {
+		e.spill = make([]byte, 0, 2*size+word)
 	}
-	e.out = append(e.out[:start], e.spill...)
+	e.out = slices.Grow(e.out, word)
+	from, to := e.out[:cap(e.out)], e.spill[:cap(e.spill)]
+	n := 0
+	for _, m := range members {
+		length := m.end - m.start
+		if m.end == 0 {
+			continue
+		}
+		if length <= 5*word {
+			for k := 0; k < length; k += word {
+				binary.LittleEndian.PutUint64(to[n+k:], binary.LittleEndian.Uint64(from[m.start+k:]))
+			}
+		} else {
+			copy(to[n:], from[m.start:m.end])
+		}
+		n += length
+	}
+	e.out = append(e.out[:start+1], to[:n]...)
 }
 
 // few is the number of members up to which a simple sort is the fastest. Nearly every object has fewer.

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// sipHash is SipHash-2-4 by Aumasson and Bernstein: a keyed function made for short inputs. It serves the digests of
+// sipHash is SipHash-1-3 by Aumasson and Bernstein: a keyed function made for short inputs. It serves the digests of
 // the members alone, of which a record keeps four bytes each; SHA-256 would cost several times as much for each.
 func sipHash(k0, k1 uint64, p []byte) uint64 {
 	v0 := k0 ^ 0x736f6d6570736575
@@ -17,7 +17,6 @@ func sipHash(k0, k1 uint64, p []byte) uint64 {
 		m := binary.LittleEndian.Uint64(p)
 		v3 ^= m
 		v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
-		v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
 		v0 ^= m
 		p = p[8:]
 	}
@@ -26,10 +25,9 @@ func sipHash(k0, k1 uint64, p []byte) uint64 {
 	}
 	v3 ^= last
 	v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
-	v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
 	v0 ^= last
 	v2 ^= 0xff
-	for range 4 {
+	for range 3 {
 		v0, v1, v2, v3 = sipRound(v0, v1, v2, v3)
 	}
 	return v0 ^ v1 ^ v2 ^ v3

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash"
 	"math/bits"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -15,15 +16,12 @@ const (
 )
 
 // scanText returns the position of the first byte at or after i that is a quote, a backslash or a control character
-// (or the end), and whether all bytes before it are ASCII. It looks at eight bytes at once: the subtraction sets the
-// high bit of a byte that is too small, and a false alarm can only stand above a true one.
+// (or the end), and whether all bytes before it are ASCII.
 func scanText(b []byte, i int) (end int, ascii bool) {
 	var seen uint64
 	for i+8 <= len(b) {
 		w := binary.LittleEndian.Uint64(b[i:])
-		quote, escape := w^('"'*eachByte), w^('\\'*eachByte)
-		stop := ((w-0x20*eachByte)&^w | (quote-eachByte)&^quote | (escape-eachByte)&^escape) & highBits
-		if stop != 0 {
+		if stop := stops(w); stop != 0 {
 			n := bits.TrailingZeros64(stop) &^ 7
 			seen |= w & (1<<n - 1)
 			return i + n>>3, seen&highBits == 0
@@ -41,9 +39,51 @@ func scanText(b []byte, i int) (end int, ascii bool) {
 	return i, seen&highBits == 0
 }
 
-// text encodes the text whose first byte after the quote is at i.
+// stops returns a mask whose lowest bit marks the first byte of w that is a quote, a backslash or a control character.
+// The subtractions set the high bit of a byte that is too small; a false alarm can only stand above a true one.
+func stops(w uint64) uint64 {
+	quote, escape := w^('"'*eachByte), w^('\\'*eachByte)
+	return ((w-0x20*eachByte)&^w | (quote-eachByte)&^quote | (escape-eachByte)&^escape) & highBits
+}
+
+// room is what the fast paths below may write without looking: a tag, a length, and a short text in whole words.
+const room = 160
+
+func (e *encoder) makeRoom() {
+	if cap(e.out)-len(e.out) < room {
+		e.out = slices.Grow(e.out, max(room, cap(e.out)))
+	}
+}
+
+// text encodes the text whose first byte after the quote is at i. Short ones are copied while they are scanned.
 func (e *encoder) text(i int) int {
+	const short = 0x78 // the longest text whose length is one byte, in whole words
 	b := e.body
+	e.makeRoom()
+	at := len(e.out)
+	to := e.out[at : at+room]
+	var seen uint64
+	for n := 0; n < short && i+n+8 <= len(b); n += 8 {
+		w := binary.LittleEndian.Uint64(b[i+n:])
+		binary.LittleEndian.PutUint64(to[2+n:], w)
+		stop := stops(w)
+		if stop == 0 {
+			seen |= w
+			continue
+		}
+		k := bits.TrailingZeros64(stop) &^ 7
+		seen |= w & (1<<k - 1)
+		n += k >> 3
+		if b[i+n] != '"' {
+			break
+		}
+		if seen&highBits != 0 && !utf8.Valid(b[i:i+n]) {
+			return e.invalidUTF8(i, i+n)
+		}
+		to[0], to[1] = tagText, byte(n)
+		e.out = e.out[:at+2+n]
+		return i + n + 1
+	}
 	end, ascii := scanText(b, i)
 	if end >= len(b) || b[end] != '"' {
 		return e.textWithEscapes(i, end)
@@ -201,6 +241,32 @@ func (e *encoder) invalidUTF8(i, end int) int {
 // The length is written plus one, so that a zero byte can end the object.
 func (e *encoder) name(i int) (next int, key uint64) {
 	b := e.body
+	if i+16 <= len(b) {
+		e.makeRoom()
+		at := len(e.out)
+		to := e.out[at : at+room]
+		w := binary.LittleEndian.Uint64(b[i:])
+		binary.LittleEndian.PutUint64(to[1:], w)
+		key, n := bits.ReverseBytes64(w), 0
+		stop := stops(w) | w&highBits
+		if stop == 0 {
+			w = binary.LittleEndian.Uint64(b[i+8:])
+			binary.LittleEndian.PutUint64(to[9:], w)
+			stop, n = stops(w)|w&highBits, 8
+			if stop != 0 {
+				n += bits.TrailingZeros64(stop) >> 3
+			}
+		} else {
+			k := bits.TrailingZeros64(stop) &^ 7
+			n = k >> 3
+			key &^= 1<<(64-k) - 1
+		}
+		if stop != 0 && b[i+n] == '"' {
+			to[0] = byte(n + 1)
+			e.out = e.out[:at+1+n]
+			return i + n + 1, key
+		}
+	}
 	end, ascii := scanText(b, i)
 	if end >= len(b) || b[end] != '"' {
 		e.scratch = e.scratch[:0]
