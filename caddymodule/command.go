@@ -17,7 +17,7 @@ func init() {
 		Usage: "<command>",
 		Short: "Tools for the idempotency module",
 		CobraFunc: func(cmd *cobra.Command) {
-			cmd.AddCommand(migrationsCommand())
+			cmd.AddCommand(fingerprintCommand(), migrationsCommand())
 		},
 	})
 }
