@@ -112,6 +112,7 @@ func TestUnreadableRecordIsAnErrorAndStaysClosed(t *testing.T) {
 		"algorithm too large": "fingerprint_algorithm = 70000",
 		"no replay window":    "replay_until = NULL",
 		"no status":           "status = NULL",
+		"status that is none": "status = 0",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := databasePath(t)
