@@ -96,7 +96,7 @@ func (e *Engine) migrate(ctx context.Context) error {
 	// finds the table the next time.
 	_, err = conn.Exec(ctx, MigrationsTable)
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == uniqueViolation || pg.Code == duplicateTable) {
+	if errors.As(err, &pg) && (pg.Code == uniqueViolation || pg.Code == duplicateTable || pg.Code == duplicateObject) {
 		_, err = conn.Exec(ctx, MigrationsTable)
 	}
 	if err != nil {

@@ -104,6 +104,7 @@ const (
 	queryCanceled        = "57014" // statement_timeout
 	uniqueViolation      = "23505"
 	duplicateTable       = "42P07"
+	duplicateObject      = "42710" // the table's row type
 	undefinedTable       = "42P01"
 )
 
