@@ -19,8 +19,10 @@ type Engine interface {
 	// released in between.
 	Claim(ctx context.Context, draft Draft) (won bool, held *Record, err error)
 
-	// Read returns the record as it is, or ErrNoRecord. It takes part in the
-	// locking: it waits for a transition under way, and a transition waits for it.
+	// Read returns the record as it is, or ErrNoRecord: every transition that was
+	// acknowledged before it began is in it. Where readers and writers meet in
+	// the database, it waits for a transition under way, and a transition waits for
+	// it.
 	Read(ctx context.Context, id Identity) (*Record, error)
 
 	// Complete moves Executing or Unknown to Completed.
