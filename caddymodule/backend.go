@@ -124,7 +124,7 @@ func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerp
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
-	claim, held, err := s.Claim(ctx, id, fp, lease)
+	claim, held, err := s.Claim(ctx, id, fp, "", lease)
 	if unproved := (*store.UnprovedClaimError)(nil); errors.As(err, &unproved) {
 		b.settler.add(job{write: unproved.Release, log: backendLog})
 	}

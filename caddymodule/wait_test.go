@@ -58,4 +58,3 @@ func TestWaitingRequestGivesUp(t *testing.T) {
 }
 
 const hours = 1 << 50 // nanoseconds; two weeks
-

@@ -16,7 +16,8 @@ type Engine interface {
 	// with the record as it is now if somebody holds it. A record that carries the
 	// draft's own token and is still Executing counts as won: the acknowledgement
 	// of an earlier try was lost. Neither won nor held means that the record was
-	// released in between.
+	// released in between. *NaturalKeyTakenError if the draft has a natural key that
+	// a record of another key has, in the same tenant and operation.
 	Claim(ctx context.Context, draft Draft) (won bool, held *Record, err error)
 
 	// Read returns the record as it is, or ErrNoRecord: every transition that was
@@ -50,6 +51,34 @@ type Engine interface {
 	// said; limit, result and locks as with Abandon.
 	Purge(ctx context.Context, limit int) (int, error)
 
+	// Resolve moves Unknown to Completed, or deletes the record, and adds the
+	// decision to the audit, all or nothing. A completed record gets the new token.
+	// ErrNotHeld unless the record is Unknown and carries the token.
+	Resolve(ctx context.Context, id Identity, token, newToken Token, resolution Resolution) error
+
+	// TakeUnknown returns Unknown records of the operations, at most limit of them,
+	// whose verification is due and which nobody is verifying, the longest due
+	// first, without responses. Nobody else gets them until hold is over; if the
+	// taker dies, they are due again then. Every record is due from when it
+	// becomes Unknown.
+	TakeUnknown(ctx context.Context, operations []string, hold time.Duration, limit int) ([]*Record, error)
+
+	// TakeForProbe takes one record as TakeUnknown does, due or not.
+	// ErrNotHeld unless it is Unknown, carries the token, and nobody is verifying it.
+	TakeForProbe(ctx context.Context, id Identity, token Token, hold time.Duration) error
+
+	// PutOff ends a verification and makes the record due again after the delay;
+	// never again if the delay is negative. ErrNotHeld unless it is Unknown and
+	// carries the token.
+	PutOff(ctx context.Context, id Identity, token Token, delay time.Duration) error
+
+	// List returns records of one state without their responses: Unknown ones the
+	// oldest first, all others in the order of their identity.
+	List(ctx context.Context, filter Filter) ([]*Record, error)
+
+	// Audit returns the decisions about one record, the oldest first.
+	Audit(ctx context.Context, id Identity) ([]AuditEntry, error)
+
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
 
@@ -63,4 +92,8 @@ type Draft struct {
 	Fingerprint Fingerprint
 	Token       Token
 	Lease       time.Duration // counted by the database's clock
+
+	// NaturalKey is the business identity in the request, unique in its tenant and
+	// operation for as long as the record lives; "" for none.
+	NaturalKey string
 }

@@ -106,6 +106,12 @@ type Record struct {
 	// Resource refers to the business object, where the upstream named one.
 	Resource string
 
+	// NaturalKey is the business identity in the request; "" if the route has none.
+	NaturalKey string
+
+	// Verifications is how often the outcome was taken for verification.
+	Verifications int
+
 	// Reason says why the outcome is unknown, in a few words for an operator.
 	Reason string
 

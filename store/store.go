@@ -30,9 +30,11 @@ func New(engine Engine) *Store { return &Store{engine: engine} }
 // everyone else the record as it is. An error means that neither is proved: the
 // caller must not forward the request (see Claim.Release for a way to tidy up).
 //
-// The lease is how long the claimant may take, all in all.
-func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, lease time.Duration) (*Claim, *Record, error) {
-	draft := Draft{Identity: id, Fingerprint: fp, Token: newToken(), Lease: lease}
+// The natural key is the business identity in the request, "" for none; if a
+// record of another key has it, the error is a *NaturalKeyTakenError. The lease is
+// how long the claimant may take, all in all.
+func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalKey string, lease time.Duration) (*Claim, *Record, error) {
+	draft := Draft{Identity: id, Fingerprint: fp, NaturalKey: naturalKey, Token: newToken(), Lease: lease}
 	// Taken before the INSERT is sent, so that it is over before the lease that
 	// the database counts from the INSERT, as long as clocks run at one speed.
 	leaseEnds := time.Now().Add(lease)
@@ -44,7 +46,10 @@ func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, lease ti
 			won, held, err = s.engine.Claim(ctx, draft)
 			return err
 		})
+		var taken *NaturalKeyTakenError
 		switch {
+		case errors.As(err, &taken):
+			return nil, nil, err
 		case err != nil:
 			return nil, nil, &UnprovedClaimError{
 				Err:   err,

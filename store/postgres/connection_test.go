@@ -44,7 +44,7 @@ func TestTransitionWhoseCommitIsNotAcknowledgedIsRecordedOnce(t *testing.T) {
 			s, link := newWiredScene(t)
 
 			link.LoseReply(commit)
-			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 			require.NoError(t, err, "it is found again by its token")
 			require.Nil(t, held)
 			require.Equal(t, 1, link.Lost())
@@ -73,7 +73,7 @@ func TestClaimThatTakesEffectAfterItsConnectionWasLost(t *testing.T) {
 		step{"another's record stands in the way", s.rivalRuns(begin, insert)},
 		step{"the engine claims", func() {
 			claiming = begins(func() error {
-				_, _, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+				_, _, err := s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 				return err
 			})
 		}},
@@ -90,14 +90,14 @@ func TestClaimThatTakesEffectAfterItsConnectionWasLost(t *testing.T) {
 		}},
 		step{"the network is back", link.Restore},
 		step{"nobody else may execute", func() {
-			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 			require.NoError(t, err)
 			require.Nil(t, claim)
 			require.Equal(t, store.Executing, held.State)
 		}},
 		step{"the claim's release reopens the key", func() {
 			require.NoError(t, unproved.Release(t.Context()))
-			claim, _, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+			claim, _, err := s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 			require.NoError(t, err)
 			require.NotNil(t, claim)
 		}},
@@ -106,7 +106,7 @@ func TestClaimThatTakesEffectAfterItsConnectionWasLost(t *testing.T) {
 
 func TestDatabaseThatIsDownIsUnavailableAndThenServesAgain(t *testing.T) {
 	s, link := newWiredScene(t)
-	claim, _, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+	claim, _, err := s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 	require.NoError(t, err)
 
 	link.Cut()

@@ -29,7 +29,7 @@ func TestRecordThatCannotBeReadKeepsItsKeyClosed(t *testing.T) {
 			var corrupt *store.CorruptError
 			_, err := s.store.Read(t.Context(), identity)
 			require.ErrorAs(t, err, &corrupt)
-			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, ample)
+			claim, held, err := s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 			require.ErrorAs(t, err, &corrupt)
 			require.Nil(t, claim)
 			require.Nil(t, held)

@@ -14,6 +14,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,9 +45,9 @@ WITH claimed AS (
 	INSERT INTO idempotency_records (
 		tenant, actor, operation, key, state, claim_token,
 		fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
-		claimed_at, lease_until)
+		claimed_at, lease_until, natural_key)
 	VALUES ($1, $2, $3, $4, 'executing', $5, $6, $7, $8, $9,
-		now(), now() + $10::bigint * interval '1 microsecond')
+		now(), now() + $10::bigint * interval '1 microsecond', $11)
 	ON CONFLICT (tenant, actor, operation, key) DO NOTHING
 	RETURNING tenant, actor, operation, key, claim_token, lease_until
 )
@@ -60,7 +61,7 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		b.Queue(insertClaim,
 			draft.Tenant, draft.Actor, draft.Operation, draft.Key, [16]byte(draft.Token),
 			draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
-			draft.Lease.Microseconds(),
+			draft.Lease.Microseconds(), orNull(draft.NaturalKey),
 		).Exec(func(tag pgconn.CommandTag) error {
 			won = tag.RowsAffected() == 1
 			return nil
@@ -68,11 +69,14 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		// The commonest loser, a replay far from expiry, is served by this round trip.
 		queueRead(b, readSettled, draft.Identity, &held)
 	})
-	if err != nil || won || held != nil {
+	clash := isNaturalKeyClash(err)
+	if err != nil && !clash || won || held != nil {
 		return won, held, err
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
+	case err == store.ErrNoRecord && clash:
+		return false, nil, e.naturalKeyHolder(ctx, draft)
 	case err == store.ErrNoRecord:
 		return false, nil, nil
 	case err != nil:
@@ -81,6 +85,41 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		return true, nil, nil // an earlier try took effect
 	}
 	return false, held, nil
+}
+
+// isNaturalKeyClash tells the other unique constraint from every other error. Two
+// claims of the same key and the same natural key at once may also run into it
+// before the conflict target: whoever gets it has to look for its own record first.
+func isNaturalKeyClash(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == uniqueViolation && pg.ConstraintName == "idempotency_records_natural"
+}
+
+const naturalKeyHolder = `
+SELECT actor, key FROM idempotency_records
+WHERE tenant = $1 AND operation = $2 AND natural_key = $3`
+
+// naturalKeyHolder returns whose the natural key is, as an error; nil if it was
+// released meanwhile.
+func (e *Engine) naturalKeyHolder(ctx context.Context, draft store.Draft) error {
+	holder := draft.Identity
+	found := false
+	err := e.inTx(ctx, "reading natural key", lazy, func(b *pgx.Batch) {
+		b.Queue(naturalKeyHolder, draft.Tenant, draft.Operation, draft.NaturalKey).Query(func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				found = true
+				if err := rows.Scan(&holder.Actor, &holder.Key); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	})
+	if err == nil && found {
+		err = &store.NaturalKeyTakenError{Holder: holder}
+	}
+	return err
 }
 
 // complete settles a record that is executing: the routine way, a HOT update. The
@@ -108,7 +147,8 @@ SELECT count(*) FROM completed`
 const completeLate = `
 WITH completed AS (
 	UPDATE idempotency_records
-	SET state = 'completed', settled_at = now(), unknown_since = NULL, reason = NULL,
+	SET state = 'completed', settled_at = now(),
+		unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL,
 		status = $6, resource = $7, response_header = $8, response_body = $9,
 		replay_until = now() + $10::bigint * interval '1 microsecond',
 		keep_until = now() + ($10::bigint + nullif($11::bigint, 0)) * interval '1 microsecond'
@@ -123,13 +163,7 @@ SELECT count(*) FROM completed`
 
 // Complete implements store.Engine.
 func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
-	var header, body []byte
-	if c.Response != nil {
-		header, body = store.EncodeHeader(c.Response.Header), c.Response.Body
-		if body == nil {
-			body = []byte{} // kept, and empty: NULL would say that it is not kept
-		}
-	}
+	header, body := encodeResponse(c.Response)
 	args := []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token),
 		c.Status, orNull(c.Resource), header, body,
@@ -142,10 +176,22 @@ func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.To
 	return err
 }
 
+// encodeResponse returns NULLs for a response that is not kept, and never for one
+// that is.
+func encodeResponse(r *store.Response) (header, body []byte) {
+	if r == nil {
+		return nil, nil
+	}
+	if r.Body == nil {
+		return store.EncodeHeader(r.Header), []byte{}
+	}
+	return store.EncodeHeader(r.Header), r.Body
+}
+
 const markUnknown = `
 WITH marked AS (
 	UPDATE idempotency_records
-	SET state = 'unknown', settled_at = now(), unknown_since = now(),
+	SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now(),
 		status = $6, resource = $7, reason = $8
 	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
 		AND claim_token = $5 AND state = 'executing'

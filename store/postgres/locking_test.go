@@ -89,7 +89,7 @@ func TestClaimThatFindsTheRecordReleasedGoesBackToTheClaim(t *testing.T) {
 		step{"its holder locks it", s.rivalRuns(begin, lock)},
 		step{"the next one claims, and loses", func() {
 			next = begins(func() (err error) {
-				claim, _, err = s.store.Claim(t.Context(), identity, fingerprint, ample)
+				claim, _, err = s.store.Claim(t.Context(), identity, fingerprint, "", ample)
 				return err
 			})
 		}},

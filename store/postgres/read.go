@@ -13,13 +13,15 @@ import (
 // selectRecord reads a row with its state as the database's clock has it: a
 // replay window that is over is over, whether or not the sweeper came by.
 const selectRecord = `
-SELECT
-	CASE WHEN state = 'completed' AND replay_until <= now() THEN 'expired' ELSE state END,
-	claim_token, fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
-	status, resource, reason, response_header, response_body,
-	claimed_at, lease_until, settled_at, replay_until, now()
+SELECT ` + recordColumns + `, response_header, response_body
 FROM idempotency_records
 WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4`
+
+const recordColumns = `
+	CASE WHEN state = 'completed' AND replay_until <= now() THEN 'expired' ELSE state END,
+	claim_token, fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
+	status, resource, reason, natural_key, verifications,
+	claimed_at, lease_until, settled_at, replay_until, now()`
 
 // settled is a record that nothing will write for a while: completed, with a
 // replay window that ends well after now. There a lock could not matter, and
@@ -65,30 +67,16 @@ func queueRead(b *pgx.Batch, sql string, id store.Identity, record **store.Recor
 	})
 }
 
+// scanRecord reads recordColumns and the response.
 func scanRecord(row pgx.Row, id store.Identity) (*store.Record, error) {
 	r := &store.Record{Identity: id}
-	var (
-		sum, header, body      []byte
-		status                 *int
-		resource, reason       *string
-		settledAt, replayUntil *time.Time
-	)
-	err := row.Scan(&r.State, (*[16]byte)(&r.Token),
-		&r.Fingerprint.Algorithm, &r.Fingerprint.Version, &sum, &r.Fingerprint.Members,
-		&status, &resource, &reason, &header, &body,
-		&r.ClaimedAt, &r.LeaseUntil, &settledAt, &replayUntil, &r.Now)
-	if err != nil {
-		return nil, &store.CorruptError{Detail: "scanning columns", Err: err}
-	}
-	if len(sum) != sha256.Size {
-		return nil, &store.CorruptError{Detail: "fingerprint has another length than SHA-256"}
+	var header, body []byte
+	if err := scanColumns(row, r, nil, &header, &body); err != nil {
+		return nil, err
 	}
 	if (header == nil) != (body == nil) {
 		return nil, &store.CorruptError{Detail: "half of a response"}
 	}
-	copy(r.Fingerprint.Sum[:], sum)
-	r.Status, r.Resource, r.Reason = orZero(status), orZero(resource), orZero(reason)
-	r.SettledAt, r.ReplayUntil = orZero(settledAt), orZero(replayUntil)
 	if r.State == store.Completed && body != nil {
 		decoded, err := store.DecodeHeader(header)
 		if err != nil {
@@ -96,8 +84,46 @@ func scanRecord(row pgx.Row, id store.Identity) (*store.Record, error) {
 		}
 		r.Response = &store.Response{Header: decoded, Body: body}
 	}
+	return checked(r)
+}
+
+// scanListed reads an identity and recordColumns.
+func scanListed(row pgx.Row) (*store.Record, error) {
+	r := &store.Record{}
+	if err := scanColumns(row, r, []any{&r.Tenant, &r.Actor, &r.Operation, &r.Key}); err != nil {
+		return nil, err
+	}
+	return checked(r)
+}
+
+func checked(r *store.Record) (*store.Record, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// scanColumns reads recordColumns into r, and what stands before and after them.
+func scanColumns(row pgx.Row, r *store.Record, before []any, after ...any) error {
+	var (
+		sum                          []byte
+		status, verifications        *int
+		resource, reason, naturalKey *string
+		settledAt, replayUntil       *time.Time
+	)
+	columns := append(before, &r.State, (*[16]byte)(&r.Token),
+		&r.Fingerprint.Algorithm, &r.Fingerprint.Version, &sum, &r.Fingerprint.Members,
+		&status, &resource, &reason, &naturalKey, &verifications,
+		&r.ClaimedAt, &r.LeaseUntil, &settledAt, &replayUntil, &r.Now)
+	if err := row.Scan(append(columns, after...)...); err != nil {
+		return &store.CorruptError{Detail: "scanning columns", Err: err}
+	}
+	if len(sum) != sha256.Size {
+		return &store.CorruptError{Detail: "fingerprint has another length than SHA-256"}
+	}
+	copy(r.Fingerprint.Sum[:], sum)
+	r.Status, r.Resource, r.Reason = orZero(status), orZero(resource), orZero(reason)
+	r.NaturalKey, r.Verifications = orZero(naturalKey), orZero(verifications)
+	r.SettledAt, r.ReplayUntil = orZero(settledAt), orZero(replayUntil)
+	return nil
 }

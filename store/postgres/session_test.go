@@ -141,7 +141,7 @@ func TestServerThatBecomesReadOnlyDoesNotArbitrate(t *testing.T) {
 	s.db.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 
-	claim, held, err := s.store.Claim(timely(t), identity, fingerprint, ample)
+	claim, held, err := s.store.Claim(timely(t), identity, fingerprint, "", ample)
 
 	require.Nil(t, claim)
 	require.Nil(t, held)

@@ -30,7 +30,7 @@ WITH due AS (
 	FOR UPDATE OF r SKIP LOCKED
 ), abandoned AS (
 	UPDATE idempotency_records r
-	SET state = 'unknown', settled_at = now(), unknown_since = now(), reason = 'lease over'
+	SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now(), reason = 'lease over'
 	FROM over
 	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
 		AND r.state = 'executing' AND r.lease_until <= now()

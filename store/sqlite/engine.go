@@ -55,8 +55,8 @@ const insertClaim = `
 INSERT INTO idempotency_records (
 	tenant, actor, operation, key, state, claim_token,
 	fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
-	claimed_at, lease_until)
-VALUES (?1, ?2, ?3, ?4, 'executing', ?5, ?6, ?7, ?8, ?9, ` + now + `, ` + now + ` + ?10)
+	claimed_at, lease_until, natural_key)
+VALUES (?1, ?2, ?3, ?4, 'executing', ?5, ?6, ?7, ?8, ?9, ` + now + `, ` + now + ` + ?10, ?11)
 ON CONFLICT (tenant, actor, operation, key) DO NOTHING`
 
 // Claim implements store.Engine. The loser's read is a statement of its own, so
@@ -68,13 +68,16 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	inserted, err := e.writer.write(ctx, "claiming record", insertClaim,
 		draft.Tenant, draft.Actor, draft.Operation, draft.Key, draft.Token[:],
 		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
-		milliseconds(draft.Lease),
+		milliseconds(draft.Lease), orNull(draft.NaturalKey),
 	)
-	if err != nil || inserted == 1 {
+	clash := isNaturalKeyClash(err)
+	if err != nil && !clash || inserted == 1 {
 		return err == nil, nil, err
 	}
 	held, err = e.read(ctx, draft.Identity)
 	switch {
+	case err == store.ErrNoRecord && clash:
+		return false, nil, e.naturalKeyHolder(ctx, draft)
 	case err == store.ErrNoRecord:
 		return false, nil, nil
 	case err != nil:
@@ -85,9 +88,28 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	return false, held, nil
 }
 
+const naturalKeyHolder = `
+SELECT actor, key FROM idempotency_records
+WHERE tenant = ?1 AND operation = ?2 AND natural_key = ?3`
+
+// naturalKeyHolder returns whose the natural key is, as an error; nil if it was
+// released meanwhile.
+func (e *Engine) naturalKeyHolder(ctx context.Context, draft store.Draft) (taken error) {
+	err := e.each(ctx, "reading natural key", func(rows *sql.Rows) error {
+		holder := draft.Identity
+		err := rows.Scan(&holder.Actor, &holder.Key)
+		taken = &store.NaturalKeyTakenError{Holder: holder}
+		return err
+	}, naturalKeyHolder, draft.Tenant, draft.Operation, draft.NaturalKey)
+	if err != nil {
+		return err
+	}
+	return taken
+}
+
 const complete = `
 UPDATE idempotency_records
-SET state = 'completed', settled_at = ` + now + `, unknown_since = NULL, reason = NULL,
+SET state = 'completed', settled_at = ` + now + `, unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL,
 	status = ?6, resource = ?7, response_header = ?8, response_body = ?9,
 	replay_until = ` + now + ` + ?10,
 	keep_until = CASE WHEN ?11 > 0 THEN ` + now + ` + ?10 + ?11 END
@@ -96,33 +118,27 @@ WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 
 // Complete implements store.Engine.
 func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
-	var header, body []byte // NULL where the response is not kept
-	if c.Response != nil {
-		header, body = store.EncodeHeader(c.Response.Header), c.Response.Body
-		if body == nil {
-			body = []byte{}
-		}
-	}
-	return e.transition(ctx, "completing record", complete,
+	header, body := encodeResponse(c.Response)
+	return e.transition(ctx, "completing record", step{complete, []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
 		c.Status, orNull(c.Resource), header, body,
 		milliseconds(c.ReplayFor), milliseconds(c.KeepFor),
-	)
+	}})
 }
 
 const markUnknown = `
 UPDATE idempotency_records
-SET state = 'unknown', settled_at = ` + now + `, unknown_since = ` + now + `,
+SET state = 'unknown', settled_at = ` + now + `, unknown_since = ` + now + `, verify_at = ` + now + `,
 	status = ?6, resource = ?7, reason = ?8
 WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 	AND claim_token = ?5 AND state = 'executing'`
 
 // MarkUnknown implements store.Engine.
 func (e *Engine) MarkUnknown(ctx context.Context, id store.Identity, token store.Token, d store.Doubt) error {
-	return e.transition(ctx, "marking record unknown", markUnknown,
+	return e.transition(ctx, "marking record unknown", step{markUnknown, []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
 		orNull(d.Status), orNull(d.Resource), orNull(d.Reason),
-	)
+	}})
 }
 
 const release = `
@@ -132,21 +148,33 @@ WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 
 // Release implements store.Engine.
 func (e *Engine) Release(ctx context.Context, id store.Identity, token store.Token) error {
-	return e.transition(ctx, "releasing record", release,
+	return e.transition(ctx, "releasing record", step{release, []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
-	)
+	}})
 }
 
-// transition runs one guarded statement over one record.
-func (e *Engine) transition(ctx context.Context, op, sql string, args ...any) error {
+// transition runs one guarded statement over one record, and what follows it.
+func (e *Engine) transition(ctx context.Context, op string, steps ...step) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 
-	moved, err := e.writer.write(ctx, op, sql, args...)
+	moved, err := e.writer.writeAll(ctx, op, steps...)
 	if err == nil && moved == 0 {
 		return store.ErrNotHeld
 	}
 	return err
+}
+
+// encodeResponse returns NULLs for a response that is not kept, and never for one
+// that is.
+func encodeResponse(r *store.Response) (header, body []byte) {
+	if r == nil {
+		return nil, nil
+	}
+	if r.Body == nil {
+		return store.EncodeHeader(r.Header), []byte{}
+	}
+	return store.EncodeHeader(r.Header), r.Body
 }
 
 // milliseconds rounds up: a duration that somebody asked for is never cut short.

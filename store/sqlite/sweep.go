@@ -15,7 +15,7 @@ import (
 // of a millisecond, so that a lease counted from it may end that much too early.
 const abandon = `
 UPDATE idempotency_records
-SET state = 'unknown', settled_at = ` + now + `, unknown_since = ` + now + `, reason = 'lease over'
+SET state = 'unknown', settled_at = ` + now + `, unknown_since = ` + now + `, verify_at = ` + now + `, reason = 'lease over'
 WHERE state = 'executing' AND lease_until < ` + now + ` AND rowid IN (
 	SELECT rowid FROM idempotency_records
 	WHERE state = 'executing' AND lease_until < ` + now + `

@@ -30,11 +30,18 @@ type writer struct {
 	closed     chan struct{}
 }
 
+// step is one statement of a job.
+type step struct {
+	sql  string
+	args []any
+}
+
+// job is what takes effect as a whole: a guarded statement, and others that follow
+// if it moved something.
 type job struct {
-	sql       string
-	args      []any
-	statement *sql.Stmt
-	result    chan result // buffered: the caller may have gone away
+	steps      []step
+	statements []*sql.Stmt
+	result     chan result // buffered: the caller may have gone away
 }
 
 type result struct {
@@ -56,10 +63,16 @@ func newWriter(db *sql.DB) *writer {
 
 // write runs one statement and returns how many records it moved.
 func (w *writer) write(ctx context.Context, op, sql string, args ...any) (int64, error) {
+	return w.writeAll(ctx, op, step{sql, args})
+}
+
+// writeAll runs the first statement, and the others if it moved a record, and
+// returns how many it moved.
+func (w *writer) writeAll(ctx context.Context, op string, steps ...step) (int64, error) {
 	if ctx.Err() != nil {
 		return 0, notTaken(ctx, op) // select would toss a coin
 	}
-	j := &job{sql: sql, args: args, result: make(chan result, 1)}
+	j := &job{steps: steps, result: make(chan result, 1)}
 	select {
 	case w.jobs <- j:
 	case <-w.closing:
@@ -131,7 +144,7 @@ func (w *writer) commit(batch []*job) {
 		case nil:
 			j.result <- results[i]
 		case errApart:
-			j.result <- j.run(j.statement)
+			j.result <- w.alone(j)
 		default:
 			j.result <- result{err: err}
 		}
@@ -146,7 +159,7 @@ var errApart = errors.New("not together")
 // transaction itself.
 func (w *writer) together(batch []*job) ([]result, error) {
 	if len(batch) < 2 {
-		return nil, errApart // SQLite gives a lone statement its own transaction
+		return nil, errApart
 	}
 	tx, err := w.db.BeginTx(context.Background(), nil) // IMMEDIATE, see dsn
 	if err != nil {
@@ -154,7 +167,7 @@ func (w *writer) together(batch []*job) ([]result, error) {
 	}
 	results := make([]result, len(batch))
 	for i, j := range batch {
-		results[i] = j.run(tx.Stmt(j.statement))
+		results[i] = j.run(tx)
 		if results[i].err != nil {
 			_ = tx.Rollback() // fails if SQLite has rolled back already
 			return nil, errApart
@@ -163,24 +176,63 @@ func (w *writer) together(batch []*job) ([]result, error) {
 	return results, tx.Commit()
 }
 
-// prepare compiles each statement once: that costs more than running it does.
-func (w *writer) prepare(j *job) (err error) {
-	j.statement = w.statements[j.sql]
-	if j.statement == nil {
-		if j.statement, err = w.db.Prepare(j.sql); err == nil {
-			w.statements[j.sql] = j.statement
-		}
+// alone runs one job. SQLite gives a lone statement its own transaction.
+func (w *writer) alone(j *job) result {
+	if len(j.steps) == 1 {
+		return j.run(nil)
 	}
-	return err
-}
-
-func (j *job) run(statement *sql.Stmt) result {
-	done, err := statement.Exec(j.args...)
+	tx, err := w.db.BeginTx(context.Background(), nil)
 	if err != nil {
 		return result{err: err}
 	}
-	moved, err := done.RowsAffected()
-	return result{moved, err}
+	r := j.run(tx)
+	if r.err != nil {
+		_ = tx.Rollback()
+		return r
+	}
+	r.err = tx.Commit()
+	return r
+}
+
+// prepare compiles each statement once: that costs twice what running it does.
+func (w *writer) prepare(j *job) error {
+	for _, step := range j.steps {
+		statement := w.statements[step.sql]
+		if statement == nil {
+			var err error
+			if statement, err = w.db.Prepare(step.sql); err != nil {
+				return err
+			}
+			w.statements[step.sql] = statement
+		}
+		j.statements = append(j.statements, statement)
+	}
+	return nil
+}
+
+// run runs the steps, in the transaction if there is one.
+func (j *job) run(tx *sql.Tx) (r result) {
+	for i, step := range j.steps {
+		statement := j.statements[i]
+		if tx != nil {
+			statement = tx.Stmt(statement)
+		}
+		done, err := statement.Exec(step.args...)
+		if err != nil {
+			return result{err: err}
+		}
+		moved, err := done.RowsAffected()
+		if err != nil {
+			return result{err: err}
+		}
+		if i == 0 {
+			r.moved = moved
+		}
+		if moved == 0 {
+			break
+		}
+	}
+	return r
 }
 
 // close ends the writer after the commit under way.

@@ -25,12 +25,12 @@ func idleWriter(t *testing.T) *writer {
 }
 
 func newJob(sql string, args ...any) *job {
-	return &job{sql: sql, args: args, result: make(chan result, 1)}
+	return &job{steps: []step{{sql, args}}, result: make(chan result, 1)}
 }
 
 func claimJob(d store.Draft) *job {
 	return newJob(insertClaim, d.Tenant, d.Actor, d.Operation, d.Key, d.Token[:],
-		d.Fingerprint.Algorithm, d.Fingerprint.Version, d.Fingerprint.Sum[:], nil, milliseconds(d.Lease))
+		d.Fingerprint.Algorithm, d.Fingerprint.Version, d.Fingerprint.Sum[:], nil, milliseconds(d.Lease), nil)
 }
 
 func TestStatementsOfOneCommitFollowEachOther(t *testing.T) {
@@ -57,7 +57,7 @@ func TestStatementsOfOneCommitFollowEachOther(t *testing.T) {
 func TestFailingStatementIsNotHeldAgainstOthersOfItsCommit(t *testing.T) {
 	w := idleWriter(t)
 	withoutKey := claimJob(newDraft("K2"))
-	withoutKey.args[3] = nil // NOT NULL
+	withoutKey.steps[0].args[3] = nil // NOT NULL
 	batch := []*job{
 		claimJob(newDraft("K1")),
 		withoutKey,
@@ -97,7 +97,7 @@ func TestStatementsThatWaitShareACommit(t *testing.T) {
 	for n := range clients {
 		callers.Go(func() {
 			j := claimJob(newDraft(fmt.Sprint("K", n)))
-			moved, err := w.write(context.Background(), "claiming record", j.sql, j.args...)
+			moved, err := w.writeAll(context.Background(), "claiming record", j.steps...)
 			if err != nil || moved != 1 {
 				t.Error(moved, err)
 			}

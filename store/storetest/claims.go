@@ -24,7 +24,7 @@ var claims = []story{
 	{"a record says what it was claimed for", func(w *world) {
 		fp := fingerprint("payload")
 		fp.Algorithm, fp.Version, fp.Members = 7, "orders/v2 ü", []byte{0, 1, 0xff, '\n'}
-		_, _, err := w.store.Claim(w.Context(), identity("K1"), fp, 90*time.Second)
+		_, _, err := w.store.Claim(w.Context(), identity("K1"), fp, "", 90*time.Second)
 		require.NoError(w, err)
 
 		record := w.record("K1")
@@ -43,7 +43,7 @@ var claims = []story{
 	{"whoever sends another payload sees the fingerprint of the first", func(w *world) {
 		w.completes(w.wins("K1"), created("{}"))
 
-		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("another payload"), ample)
+		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("another payload"), "", ample)
 
 		require.NoError(w, err)
 		require.Nil(w, claim)
@@ -126,7 +126,7 @@ var claims = []story{
 			for n := range claimants {
 				done.Go(func() {
 					start.Wait()
-					claim, held, err := stores[n%2].Claim(w.Context(), identity(key), fingerprint(key), ample)
+					claim, held, err := stores[n%2].Claim(w.Context(), identity(key), fingerprint(key), "", ample)
 					mu.Lock()
 					defer mu.Unlock()
 					switch {

@@ -75,7 +75,7 @@ var contention = []story{
 		for caller := range callers {
 			done.Go(func() {
 				for range turns {
-					claim, _, err := stores[caller%2].Claim(w.Context(), identity("K1"), fingerprint("K1"), ample)
+					claim, _, err := stores[caller%2].Claim(w.Context(), identity("K1"), fingerprint("K1"), "", ample)
 					if err != nil && !errors.Is(err, store.ErrContended) {
 						w.Errorf("claiming: %v", err)
 						return
@@ -142,7 +142,7 @@ func (w *world) executeOrReplay(s *store.Store, key int, executions *atomic.Int6
 	defer cancel()
 	id := identity(keyOf(key))
 	for {
-		claim, held, err := s.Claim(ctx, id, fingerprint(id.Key), ample)
+		claim, held, err := s.Claim(ctx, id, fingerprint(id.Key), "", ample)
 		switch {
 		case err != nil:
 			return err

@@ -83,7 +83,7 @@ var lostAcknowledgements = []story{
 		f := w.forgets()
 		f.lose = always
 
-		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), ample)
+		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), "", ample)
 		f.lose = 0
 
 		require.Nil(w, claim)
@@ -100,7 +100,7 @@ var lostAcknowledgements = []story{
 	{"a claim that cannot be proved becomes unknown when its lease is over", func(w *world) {
 		f := w.forgets()
 		f.lose = always
-		_, _, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), over)
+		_, _, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), "", over)
 		f.lose = 0
 		require.Error(w, err)
 
@@ -117,7 +117,7 @@ var lostAcknowledgements = []story{
 			return err
 		}
 
-		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), over)
+		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), "", over)
 
 		require.NoError(w, err)
 		require.Nil(w, claim, "somebody may have resolved it already")
@@ -241,7 +241,7 @@ var lostAcknowledgements = []story{
 		w.wins("K1")
 		w.store = store.New(&vanishing{Engine: w.engine, vanish: func() error { return nil }, times: always})
 
-		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), ample)
+		claim, held, err := w.store.Claim(w.Context(), identity("K1"), fingerprint("K1"), "", ample)
 
 		require.ErrorIs(w, err, store.ErrContended)
 		require.Nil(w, claim)

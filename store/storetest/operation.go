@@ -34,7 +34,7 @@ var operation = []story{
 		other := store.New(w.another())
 		claim := w.wins("K1")
 
-		_, held, err := other.Claim(w.Context(), identity("K1"), fingerprint("K1"), ample)
+		_, held, err := other.Claim(w.Context(), identity("K1"), fingerprint("K1"), "", ample)
 		require.NoError(w, err)
 		require.Equal(w, store.Executing, held.State)
 

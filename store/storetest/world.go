@@ -83,7 +83,7 @@ func (w *world) wins(key string) *store.Claim {
 
 func (w *world) winsFor(key string, lease time.Duration) *store.Claim {
 	w.Helper()
-	claim, held, err := w.store.Claim(w.Context(), identity(key), fingerprint(key), lease)
+	claim, held, err := w.store.Claim(w.Context(), identity(key), fingerprint(key), "", lease)
 	require.NoError(w, err)
 	require.Nil(w, held, "the record is there already")
 	require.NotNil(w, claim)
@@ -93,7 +93,7 @@ func (w *world) winsFor(key string, lease time.Duration) *store.Claim {
 // loses claims the key, requires that it is not won, and returns the record.
 func (w *world) loses(key string) *store.Record {
 	w.Helper()
-	claim, held, err := w.store.Claim(w.Context(), identity(key), fingerprint(key), ample)
+	claim, held, err := w.store.Claim(w.Context(), identity(key), fingerprint(key), "", ample)
 	require.NoError(w, err)
 	require.Nil(w, claim, "the key was won by a second claimant")
 	require.NotNil(w, held)

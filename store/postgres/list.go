@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// The oldest unknown outcomes are at the beginning of their own small index. All
+// others are read in the order of the primary key, a page at a time.
+const (
+	listUnknown = `
+SELECT tenant, actor, operation, key, ` + recordColumns + `
+FROM idempotency_records
+WHERE unknown_since IS NOT NULL AND state = $1
+	AND unknown_since <= now() - $2::bigint * interval '1 microsecond'
+	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)
+	AND ($5::timestamptz IS NULL OR (unknown_since, tenant, actor, operation, key) > ($5, $6, $7, $8, $9))
+ORDER BY unknown_since, tenant, actor, operation, key
+LIMIT $10`
+
+	listOthers = `
+SELECT tenant, actor, operation, key, ` + recordColumns + `
+FROM idempotency_records
+WHERE state = $1
+	AND coalesce(settled_at, claimed_at) <= now() - $2::bigint * interval '1 microsecond'
+	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)
+	AND ($5::timestamptz IS NULL OR (tenant, actor, operation, key) > ($6, $7, $8, $9))
+ORDER BY tenant, actor, operation, key
+LIMIT $10`
+)
+
+// List implements store.Engine.
+func (e *Engine) List(ctx context.Context, f store.Filter) (records []*store.Record, err error) {
+	sql := listOthers
+	if f.State == store.Unknown {
+		sql = listUnknown
+	}
+	var since *time.Time
+	var after store.Identity
+	if f.After != nil {
+		since, after = &f.After.SettledAt, f.After.Identity
+		if since.IsZero() {
+			since = &f.After.ClaimedAt
+		}
+	}
+	err = e.inTx(ctx, "listing records", lazy, func(b *pgx.Batch) {
+		queueList(b, &records, sql, f.State, f.OlderThan.Microseconds(), f.Tenant, f.Operation,
+			since, after.Tenant, after.Actor, after.Operation, after.Key, f.Limit)
+	})
+	return records, err
+}
+
+// queueList queues a query whose rows are an identity and recordColumns.
+func queueList(b *pgx.Batch, records *[]*store.Record, sql string, args ...any) {
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			record, err := scanListed(rows)
+			if err != nil {
+				return err
+			}
+			*records = append(*records, record)
+		}
+		return rows.Err()
+	})
+}
+
+const audit = `
+SELECT at, decided_by, from_state, to_state, status, reason FROM idempotency_audit
+WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
+ORDER BY id`
+
+// Audit implements store.Engine.
+func (e *Engine) Audit(ctx context.Context, id store.Identity) (entries []store.AuditEntry, err error) {
+	err = e.inTx(ctx, "reading audit", lazy, func(b *pgx.Batch) {
+		b.Queue(audit, id.Tenant, id.Actor, id.Operation, id.Key).Query(func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				entry := store.AuditEntry{Identity: id}
+				var status *int
+				if err := rows.Scan(&entry.At, &entry.By, &entry.From, &entry.To, &status, &entry.Reason); err != nil {
+					return &store.CorruptError{Detail: "scanning audit", Err: err}
+				}
+				entry.Status = orZero(status)
+				entries = append(entries, entry)
+			}
+			return rows.Err()
+		})
+	})
+	return entries, err
+}

@@ -1,0 +1,107 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// The oldest unknown outcomes are at the beginning of their own small index. All
+// others are read in the order of the key, a page at a time.
+const (
+	listUnknown = `
+SELECT tenant, actor, operation, key, ` + recordColumns + `
+FROM idempotency_records
+WHERE state = 'unknown' AND state = ?1
+	AND unknown_since <= ` + now + ` - ?2
+	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)
+	AND (?5 IS NULL OR (unknown_since, tenant, actor, operation, key) > (?5, ?6, ?7, ?8, ?9))
+ORDER BY unknown_since, tenant, actor, operation, key
+LIMIT ?10`
+
+	listOthers = `
+SELECT tenant, actor, operation, key, ` + recordColumns + `
+FROM idempotency_records
+WHERE state = ?1
+	AND coalesce(settled_at, claimed_at) <= ` + now + ` - ?2
+	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)
+	AND (?5 IS NULL OR (tenant, actor, operation, key) > (?6, ?7, ?8, ?9))
+ORDER BY tenant, actor, operation, key
+LIMIT ?10`
+)
+
+// List implements store.Engine.
+func (e *Engine) List(ctx context.Context, f store.Filter) ([]*store.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	query := listOthers
+	if f.State == store.Unknown {
+		query = listUnknown
+	}
+	var since any
+	var after store.Identity
+	if f.After != nil {
+		after, since = f.After.Identity, f.After.ClaimedAt.UnixMilli()
+		if !f.After.SettledAt.IsZero() {
+			since = f.After.SettledAt.UnixMilli()
+		}
+	}
+	return e.list(ctx, "listing records", query, string(f.State), milliseconds(f.OlderThan), f.Tenant, f.Operation,
+		since, after.Tenant, after.Actor, after.Operation, after.Key, f.Limit)
+}
+
+// list runs a query whose rows are an identity and recordColumns.
+func (e *Engine) list(ctx context.Context, op, query string, args ...any) (records []*store.Record, err error) {
+	err = e.each(ctx, op, func(rows *sql.Rows) error {
+		record, err := scanListed(rows)
+		records = append(records, record)
+		return err
+	}, query, args...)
+	return records, err
+}
+
+const audit = `
+SELECT at, decided_by, from_state, to_state, status, reason FROM idempotency_audit
+WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
+ORDER BY id`
+
+// Audit implements store.Engine.
+func (e *Engine) Audit(ctx context.Context, id store.Identity) (entries []store.AuditEntry, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	err = e.each(ctx, "reading audit", func(rows *sql.Rows) error {
+		entry := store.AuditEntry{Identity: id}
+		var at int64
+		var status sql.NullInt32
+		if err := rows.Scan(&at, &entry.By, &entry.From, &entry.To, &status, &entry.Reason); err != nil {
+			return &store.CorruptError{Detail: "scanning audit", Err: err}
+		}
+		entry.At, entry.Status = moment(at), int(status.Int32)
+		entries = append(entries, entry)
+		return nil
+	}, audit, id.Tenant, id.Actor, id.Operation, id.Key)
+	return entries, err
+}
+
+// each runs a query and calls scan for each row.
+func (e *Engine) each(ctx context.Context, op string, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := e.readers.QueryContext(ctx, query, args...)
+	if err != nil {
+		return failed(op, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		err := scan(rows)
+		if ctx.Err() != nil {
+			return failed(op, ctx.Err()) // the rows may have been closed under the scan
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return failed(op, err)
+	}
+	return nil
+}
