@@ -194,8 +194,10 @@ func (g *gateway) reload() {
 	require.Equal(g.t, http.StatusOK, response.StatusCode)
 }
 
-func (g *gateway) load() (*http.Response, error) {
-	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, "http://"+g.admin+"/load", strings.NewReader(g.caddyfile()))
+func (g *gateway) load() (*http.Response, error) { return g.loadText(g.caddyfile()) }
+
+func (g *gateway) loadText(caddyfile string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, "http://"+g.admin+"/load", strings.NewReader(caddyfile))
 	if err != nil {
 		return nil, err
 	}

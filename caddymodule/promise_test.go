@@ -117,10 +117,12 @@ func TestSameKeyForAnotherRequestIsRefused(t *testing.T) {
 		g.post("K1", order(100)).first(201)
 
 		for name, other := range map[string]func() answer{
-			"method":     func() answer { return g.post("K1", order(100), method("PATCH")) },
-			"path":       func() answer { return g.post("K1", order(100), path("/orders/ord-1")) },
-			"query":      func() answer { return g.post("K1", order(100), query("dry_run=1")) },
-			"media type": func() answer { return g.post("K1", "item=bolt", header("Content-Type", "application/x-www-form-urlencoded")) },
+			"method": func() answer { return g.post("K1", order(100), method("PATCH")) },
+			"path":   func() answer { return g.post("K1", order(100), path("/orders/ord-1")) },
+			"query":  func() answer { return g.post("K1", order(100), query("dry_run=1")) },
+			"media type": func() answer {
+				return g.post("K1", "item=bolt", header("Content-Type", "application/x-www-form-urlencoded"))
+			},
 			"empty body": func() answer { return g.post("K1", "") },
 		} {
 			require.Equal(t, problem(422, "key-reused"), other().problem(), name)

@@ -167,9 +167,9 @@ func TestEmptyPostIsNotSentAgainWhenAKeptConnectionDies(t *testing.T) {
 func TestUpstreamThatDiesBeforeItReadsIsNotProvedToHaveReadNothing(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		upstream := newRawUpstream(t, func(c *rawConn) {
-				_, _ = c.reader.Peek(1) // so that it is accepted for certain, from the other side
-				c.reset()
-			})
+			_, _ = c.reader.Peek(1) // so that it is accepted for certain, from the other side
+			c.reset()
+		})
 		g := configure(t, s, config{upstream: upstream.addr})
 
 		first := g.post("K1", order(100))
