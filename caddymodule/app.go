@@ -39,8 +39,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // provisions too, and needs no database.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.log = ctx, ctx.Logger()
-	if a.SweepEvery < 0 {
-		return fmt.Errorf("sweep_every %s is negative: write a duration such as 5s", time.Duration(a.SweepEvery))
+	if err := rangeSweep.checkSet("sweep_every", a.SweepEvery); err != nil {
+		return err
 	}
 	if a.SweepEvery == 0 {
 		a.SweepEvery = caddy.Duration(DefaultSweepEvery)

@@ -1,9 +1,8 @@
 package caddymodule
 
 import (
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -23,16 +22,17 @@ import (
 //			lock_timeout <duration>
 //			max_conns    <n>
 //			pooler       transaction
-//			migrate      off
+//			migrate      on | off
 //		}
 //		store       sqlite [<path>]
 //		sweep_every <duration>
 //	}
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
-	if existing != nil {
-		return nil, d.Errf("the global option idempotency is there twice: there is one store; leave one")
-	}
 	app := new(App)
+	if existing != nil {
+		d.Next()
+		return nil, d.Err("the global option idempotency is there twice: there is one store; leave one")
+	}
 	if err := app.UnmarshalCaddyfile(d); err != nil {
 		return nil, err
 	}
@@ -43,33 +43,22 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the option
 	if d.NextArg() {
-		return d.Errf("unexpected argument %q: the global option idempotency takes a block, and its line ends with {", d.Val())
+		return d.Errf("unexpected argument %q: the global option idempotency takes a block of options", d.Val())
 	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		option := d.Val()
-		switch option {
-		case "store":
-			if a.StoreRaw != nil {
-				return d.Errf("option store is there twice: leave one")
-			}
-			if err := a.unmarshalStore(d); err != nil {
-				return err
-			}
-		case "sweep_every":
-			if err := one(d, &a.SweepEvery, duration); err != nil {
-				return located(d, option, err)
-			}
-		default:
-			return d.Errf("unknown option %q: the options of the global idempotency are store, sweep_every", option)
-		}
-	}
-	return nil
+	return readBlock(d, block[*App]{of: "the global option idempotency", options: appOptions}, a)
+}
+
+var appOptions = map[string]readOption[*App]{
+	"store": (*App).unmarshalStore,
+	"sweep_every": func(a *App, d *caddyfile.Dispenser) error {
+		return one(d, &a.SweepEvery, duration(rangeSweep))
+	},
 }
 
 // unmarshalStore hands the block over to the store's module, whoever wrote it.
 func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
-		return d.Errf("store: there is no name: write `store sqlite` or `store postgres {env.DATABASE_URL}`")
+		return errors.New("there is no name: write `store sqlite` or `store postgres {env.DATABASE_URL}`")
 	}
 	name := d.Val()
 	id := "idempotency.stores." + name
@@ -78,23 +67,32 @@ func (a *App) unmarshalStore(d *caddyfile.Dispenser) error {
 		for _, module := range caddy.GetModules("idempotency.stores") {
 			known = append(known, module.ID.Name())
 		}
-		return d.Errf("store: %q is not a store of this build: write one of %s", name, strings.Join(known, ", "))
+		return fmt.Errorf("%q is not a store of this build: write one of %s", name, strings.Join(known, ", "))
 	}
 	module, err := caddyfile.UnmarshalModule(d, id)
 	if err != nil {
-		return err
+		return placedError{err} // the module's own dispenser knows the line
 	}
 	a.StoreRaw = caddyconfig.JSONModuleObject(module, "engine", name, nil)
 	return nil
 }
 
-var postgresOptions = map[string]func(*PostgresStore, *caddyfile.Dispenser) error{
-	"dsn":          func(s *PostgresStore, d *caddyfile.Dispenser) error { return one(d, &s.DSN, text) },
-	"timeout":      func(s *PostgresStore, d *caddyfile.Dispenser) error { return one(d, &s.Timeout, duration) },
-	"lock_timeout": func(s *PostgresStore, d *caddyfile.Dispenser) error { return one(d, &s.LockTimeout, duration) },
+var postgresOptions = map[string]readOption[*PostgresStore]{
+	"dsn": func(s *PostgresStore, d *caddyfile.Dispenser) error {
+		if s.DSN != "" {
+			return errors.New("it is on the line of the store already: leave one")
+		}
+		return one(d, &s.DSN, text)
+	},
+	"timeout": func(s *PostgresStore, d *caddyfile.Dispenser) error {
+		return one(d, &s.Timeout, duration(rangeStoreCall))
+	},
+	"lock_timeout": func(s *PostgresStore, d *caddyfile.Dispenser) error {
+		return one(d, &s.LockTimeout, duration(rangeStoreCall))
+	},
 	"max_conns": func(s *PostgresStore, d *caddyfile.Dispenser) error {
 		n := 0
-		err := one(d, &n, number(1, 10_000))
+		err := one(d, &n, number(1, maxConns))
 		s.MaxConns = int32(n)
 		return err
 	},
@@ -119,27 +117,21 @@ var postgresOptions = map[string]func(*PostgresStore, *caddyfile.Dispenser) erro
 // UnmarshalCaddyfile sets up the store; see parseApp for the syntax.
 func (s *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name
+	name := d.Token()
 	if d.NextArg() {
+		if err := checkText(d.Val()); err != nil {
+			return located(d, "store postgres", errors.New("the dsn is empty: write one such as {env.DATABASE_URL}"))
+		}
 		s.DSN = d.Val()
 	}
 	if d.NextArg() {
-		return d.Errf("store postgres: %q is one too many: write one connection string, in quotes if it has spaces", d.Val())
+		return d.Errf("store postgres: %q is one too many: write one dsn, in quotes if it has spaces", d.Val())
 	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		option := d.Val()
-		parse, known := postgresOptions[option]
-		if !known {
-			return d.Errf("unknown option %q: the options of store postgres are %s", option, names(postgresOptions))
-		}
-		if option == "dsn" && s.DSN != "" {
-			return d.Errf("dsn is there twice: leave one")
-		}
-		if err := parse(s, d); err != nil {
-			return located(d, option, err)
-		}
+	if err := readBlock(d, block[*PostgresStore]{of: "store postgres", options: postgresOptions}, s); err != nil {
+		return err
 	}
 	if s.DSN == "" {
-		return d.Errf("store postgres has no dsn: write one such as `store postgres {env.DATABASE_URL}`")
+		return errorAt(name, errors.New("store postgres has no dsn: write one such as `store postgres {env.DATABASE_URL}`"))
 	}
 	return nil
 }
@@ -148,6 +140,9 @@ func (s *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the name
 	if d.NextArg() {
+		if err := checkSQLitePath(d.Val()); err != nil {
+			return located(d, "store sqlite", err)
+		}
 		s.Path = d.Val()
 	}
 	if d.NextArg() {
@@ -157,14 +152,4 @@ func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("unknown option %q: store sqlite has none; its path stands on its line", d.Val())
 	}
 	return nil
-}
-
-// located adds file, line and option to an error of an option's value.
-func located(d *caddyfile.Dispenser, option string, err error) error {
-	return d.WrapErr(fmt.Errorf("%s: %w", option, err))
-}
-
-// names lists the names of options in order, for an error's text.
-func names[T any](options map[string]T) string {
-	return strings.Join(slices.Sorted(maps.Keys(options)), ", ")
 }

@@ -53,8 +53,11 @@ func checkRule(pattern string, rule Rule) error {
 		_, err := strconv.Atoi(pattern)
 		valid = err == nil
 	}
-	if !valid {
-		return fmt.Errorf("status %q is not one: write a status from 200 to 599, or a class from 2xx to 5xx", pattern)
+	switch {
+	case !valid:
+		return fmt.Errorf("status %q is not one: write a status from 200 to 599, or a class from 2xx to 5xx in small letters", pattern)
+	case pattern == strconv.Itoa(statusClientClosed):
+		return fmt.Errorf("status %s is what Caddy's proxy notes when it gave up, not an answer of the upstream, and is always unknown: leave it out", pattern)
 	}
 	switch rule {
 	case RuleStore, RuleRelease, RuleUnknown:

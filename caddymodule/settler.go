@@ -60,6 +60,7 @@ func (s *settler) add(j job) {
 	full := s.size+j.size > settlerMemory || len(s.jobs) >= settlerJobs
 	if !full {
 		s.put(j)
+		metrics.unsettled.Inc() // until it is written: one that is being tried counts, too
 	}
 	s.mu.Unlock()
 	if full {
@@ -98,6 +99,7 @@ func (s *settler) round(timeout time.Duration) (empty bool) {
 		}
 		err := j.try(timeout)
 		if err == nil {
+			metrics.unsettled.Dec()
 			j.log().Info("outcome is stored after all")
 			continue
 		}
@@ -129,7 +131,6 @@ func (s *settler) take() (job, bool) {
 	s.jobs[0] = job{} // let go of its response
 	s.jobs = s.jobs[1:]
 	s.size -= j.size
-	metrics.unsettled.Dec()
 	return j, true
 }
 
@@ -137,5 +138,4 @@ func (s *settler) take() (job, bool) {
 func (s *settler) put(j job) {
 	s.jobs = append(s.jobs, j)
 	s.size += j.size
-	metrics.unsettled.Inc()
 }

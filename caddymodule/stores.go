@@ -52,9 +52,12 @@ func (PostgresStore) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the placeholders and checks the connection string.
 func (s *PostgresStore) Provision(caddy.Context) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	dsn, err := caddy.NewReplacer().ReplaceOrErr(s.DSN, true, true)
 	if err != nil {
-		return fmt.Errorf("dsn: %w", err)
+		return fmt.Errorf("dsn: %w: set it before Caddy starts; in a password, write a brace as %%7B or %%7D", err)
 	}
 	s.config = postgres.Config{
 		DSN: dsn, Timeout: time.Duration(s.Timeout), LockTimeout: time.Duration(s.LockTimeout),
@@ -102,10 +105,13 @@ func (s *SQLiteStore) Provision(ctx caddy.Context) error {
 	s.log = ctx.Logger()
 	path, err := caddy.NewReplacer().ReplaceOrErr(s.Path, true, true)
 	if err != nil {
-		return fmt.Errorf("path: %w", err)
+		return fmt.Errorf("path: %w: set it before Caddy starts", err)
 	}
-	if path == "" {
+	if s.Path == "" {
 		path = filepath.Join(caddy.AppDataDir(), "idempotency", "records.db")
+	}
+	if err := checkSQLitePath(path); err != nil {
+		return err
 	}
 	s.path, err = filepath.Abs(path)
 	return err

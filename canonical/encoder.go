@@ -73,8 +73,11 @@ func (p *Policy) give(e *encoder) {
 }
 
 // fail notes why the body is refused. It returns -1, which every step passes on instead of a position.
+//
+//go:noinline
 func (e *encoder) fail(at int, reason string) int { return e.refuse(Malformed, at, reason) }
 
+//go:noinline
 func (e *encoder) refuse(kind Kind, at int, reason string) int {
 	e.err = &BodyError{Kind: kind, Offset: int64(at), Reason: reason}
 	return -1

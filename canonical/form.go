@@ -25,7 +25,8 @@ func (e *encoder) fields(start, first int) {
 
 func (e *encoder) ruleFields(n *node, first int) bool {
 	for i := range n.fills {
-		if f := &n.fills[i]; e.field(first, string(f.name)) == nil {
+		f := &n.fills[i]
+		if e.field(first, string(f.name)) == nil && string(bytes.TrimSpace(f.value)) != "null" { // a form has no null
 			at := len(e.out)
 			e.putName(f.name)
 			e.putText(e.fieldValue(f.value))

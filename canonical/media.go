@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -72,8 +73,7 @@ func parseMedia(h http.Header) (media, error) {
 	}
 	slices.Sort(names)
 	for _, p := range names {
-		// The separators cannot stand in a name, and a value ends where FormatMediaType would end it.
-		m.name += "; " + mime.FormatMediaType("x/x", map[string]string{p: params[p]})[len("x/x; "):]
+		m.name += "; " + p + "=" + strconv.Quote(params[p]) // quoted, so that no value can pass for two
 	}
 	return m, nil
 }

@@ -116,31 +116,34 @@ func (e *encoder) number(i int) int {
 		tag = tagNegative
 		j++
 	}
-	if j < len(b) && b[j]-'1' < 9 {
-		n := 0
+	n, whole := 0, 0
+	switch {
+	case j < len(b) && b[j]-'1' < 9:
 		for j < len(b) && b[j]-'0' <= 9 && n < short {
 			to[2+n] = b[j]
 			n++
 			j++
 		}
-		whole := n
-		if j+1 < len(b) && b[j] == '.' && b[j+1]-'0' <= 9 {
-			j++
-			for j < len(b) && b[j]-'0' <= 9 && n < short {
-				to[2+n] = b[j]
-				n++
-				j++
-			}
+		whole = n
+	case j+2 < len(b) && b[j] == '0' && b[j+1] == '.' && b[j+2]-'1' < 9:
+		j++ // 0.13: the zero is no digit of it
+	default:
+		n = short
+	}
+	if j+1 < len(b) && b[j] == '.' && b[j+1]-'0' <= 9 {
+		for j++; j < len(b) && b[j]-'0' <= 9 && n < short; j++ {
+			to[2+n] = b[j]
+			n++
 		}
-		if n < short && (j == len(b) || b[j] != '.' && b[j]|0x20 != 'e') {
-			for to[1+n] == '0' {
-				n-- // ends at the first digit, which is none
-			}
-			exp := whole - n
-			to[0], to[1], to[2+n] = tag, byte(n), byte(exp<<1^exp>>63)
-			e.out = e.out[:at+3+n]
-			return j
+	}
+	if n < short && (j == len(b) || b[j] != '.' && b[j]|0x20 != 'e') {
+		for to[1+n] == '0' {
+			n-- // ends at the first digit, which is none
 		}
+		exp := whole - n
+		to[0], to[1], to[2+n] = tag, byte(n), byte(exp<<1^exp>>63)
+		e.out = e.out[:at+3+n]
+		return j
 	}
 	d, next, reason := parseDecimal(b, i)
 	if reason != "" {

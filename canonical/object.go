@@ -187,8 +187,8 @@ func (e *encoder) close(start, first int, inPlace bool, digest byte) {
 		return
 	}
 	size := 2
-	for _, m := range members {
-		if m.end > 0 {
+	for i := range members {
+		if m := &members[i]; m.end > 0 {
 			size += m.end - m.start
 		}
 	}
@@ -226,14 +226,16 @@ func (e *encoder) reorder(start int, members []entry, size int) {
 	e.out = slices.Grow(e.out, word)
 	from, to := e.out[:cap(e.out)], e.spill[:cap(e.spill)]
 	n := 0
-	for _, m := range members {
-		length := m.end - m.start
+	for i := range members {
+		m := &members[i]
 		if m.end == 0 {
 			continue
 		}
+		length := m.end - m.start
 		if length <= 5*word {
+			src, dst := from[m.start:m.start+length+word], to[n:n+length+word]
 			for k := 0; k < length; k += word {
-				binary.LittleEndian.PutUint64(to[n+k:], binary.LittleEndian.Uint64(from[m.start+k:]))
+				binary.LittleEndian.PutUint64(dst[k:], binary.LittleEndian.Uint64(src[k:]))
 			}
 		} else {
 			copy(to[n:], from[m.start:m.end])

@@ -107,7 +107,9 @@ func (w *partsWriter) add(kind PartKind, name, encoded []byte) {
 
 func (w *partsWriter) put(kind PartKind, name []byte, digest uint64) {
 	if w.count == mostParts || len(name) > mostPartName {
-		w.rest = w.digest(kind, w.rest, binary.LittleEndian.AppendUint64(nil, digest))
+		var folded [8]byte
+		binary.LittleEndian.PutUint64(folded[:], digest)
+		w.rest = w.digest(kind, w.rest, folded[:])
 		w.more = true
 		return
 	}

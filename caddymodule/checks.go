@@ -1,0 +1,243 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/caddy-idempotency/caddy-idempotency/canonical"
+)
+
+// check reports the first option that cannot work, and what to write instead. The
+// Caddyfile's parser calls the same checks, to name the line.
+func (h *Handler) check() error {
+	if h.Actor == "" {
+		return errNoActor
+	}
+	for _, option := range []struct {
+		name string
+		err  error
+	}{
+		{"tenant", checkScope(h.Tenant)},
+		{"actor", checkScope(h.Actor)},
+		{"operation", unless(h.Operation == "", checkScope, h.Operation)},
+		{"methods", each(h.Methods, checkMethod)},
+		{"key.header", unless(h.Key.Header == "", checkRequestHeader, h.Key.Header)},
+		{"key.body", unless(h.Key.Body == "", checkPath, h.Key.Body)},
+		{"key", h.Key.checkStrict()},
+		{"fingerprint.version", unless(h.Fingerprint.Version == "", checkVersion, h.Fingerprint.Version)},
+		{"forward_key", unless(h.ForwardKey == "", checkRequestHeader, h.ForwardKey)},
+		{"keep_headers", each(h.KeepHeaders, checkKeepHeader)},
+		{"drop_headers", each(h.DropHeaders, checkHeaderName)},
+		{"keep_headers", checkKeptAndDropped(h.KeepHeaders, h.DropHeaders)},
+		{"resource", unless(h.Resource == "", checkPath, h.Resource)},
+		{"policy", checkPolicy(h.Policy)},
+	} {
+		if option.err != nil {
+			return fmt.Errorf("%s: %w", option.name, option.err)
+		}
+	}
+	if h.Key.Header != "" && h.Key.Body != "" {
+		return fmt.Errorf("key has two places, header %s and body %s: leave one", h.Key.Header, h.Key.Body)
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(h.OnStatus)) {
+		if err := checkRule(pattern, h.OnStatus[pattern]); err != nil {
+			return fmt.Errorf("on_status: %w", err)
+		}
+	}
+	return h.checkNumbers()
+}
+
+// checkNumbers is for JSON; in a Caddyfile, a line that is out of range is not read.
+func (h *Handler) checkNumbers() error {
+	if h.Key.MaxLength < 1 || h.Key.MaxLength > maxKeyLength {
+		return fmt.Errorf("key.max_length %d is out of range: write 1 to %d", h.Key.MaxLength, maxKeyLength)
+	}
+	for _, size := range []struct {
+		name  string
+		value int64
+	}{{"max_request_body", h.MaxRequestBody}, {"max_response_body", h.MaxResponseBody}} {
+		if size.value < 1 || size.value > maxBody {
+			return fmt.Errorf("%s %d is out of range: write 1 to %d, in bytes", size.name, size.value, int64(maxBody))
+		}
+	}
+	if err := rangeUpstreamTimeout.check("upstream_timeout", h.UpstreamTimeout); err != nil {
+		return err
+	}
+	if h.Wait >= 0 { // a negative one does not wait
+		if err := rangeWait.check("wait", h.Wait); err != nil {
+			return err
+		}
+	}
+	if err := rangeRetention.check("replay_for", h.ReplayFor); err != nil {
+		return err
+	}
+	return rangeRetention.checkSet("keep_for", h.KeepFor) // 0 is for ever
+}
+
+func unless(unset bool, check func(string) error, value string) error {
+	if unset {
+		return nil
+	}
+	return check(value)
+}
+
+func each(values []string, check func(string) error) error {
+	for _, value := range values {
+		if err := check(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNoActor = errors.New("actor is not set: name who is asking by a trusted value, such as `actor {http.auth.user.id}`; " +
+	"`actor shared` gives all callers of the route one bucket of keys")
+
+// maxBody of max_request_body and max_response_body: what is kept in memory for
+// each request, and in one row.
+const maxBody = 512 << 20
+
+// maxConns of the PostgreSQL store.
+const maxConns = 10_000
+
+func checkMethod(method string) error {
+	switch {
+	case !httpguts.ValidHeaderFieldName(method) || method == "*":
+		return fmt.Errorf("method %q is not one: write names such as POST", method)
+	case method != strings.ToUpper(method):
+		return fmt.Errorf("method %q never occurs, since methods are case-sensitive: write %s", method, strings.ToUpper(method))
+	case slices.Contains([]string{"CONNECT", "HEAD", "OPTIONS", "TRACE"}, method):
+		return fmt.Errorf("method %s has no result that could be replayed: leave it out", method)
+	}
+	return nil
+}
+
+func checkHeaderName(name string) error {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return fmt.Errorf("header name %q is not valid: write one such as X-Client-Reference", name)
+	}
+	return nil
+}
+
+// checkRequestHeader is for a header that carries the key, on either side.
+func checkRequestHeader(name string) error {
+	if err := checkHeaderName(name); err != nil {
+		return err
+	}
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	taken := []string{"Accept-Encoding", "Authorization", "Content-Encoding", "Content-Type", "Cookie", "Expect", "Host"}
+	if slices.Contains(framingHeaders, name) || slices.Contains(taken, name) {
+		return fmt.Errorf("header %s has a meaning of its own in HTTP and cannot carry a key: write one such as X-Client-Reference", name)
+	}
+	return nil
+}
+
+func checkKeepHeader(name string) error {
+	if err := checkHeaderName(name); err != nil {
+		return err
+	}
+	if name = textproto.CanonicalMIMEHeaderKey(name); slices.Contains(framingHeaders, name) {
+		return fmt.Errorf("header %s is about the framing of one message and cannot be stored: leave it out", name)
+	}
+	return nil
+}
+
+func checkKeptAndDropped(keep, drop []string) error {
+	for _, name := range keep {
+		if slices.ContainsFunc(drop, func(other string) bool { return strings.EqualFold(name, other) }) {
+			return fmt.Errorf("header %s is both kept and dropped: leave one", name)
+		}
+	}
+	return nil
+}
+
+// checkPath takes a path to one value. What gjson can say besides (queries,
+// modifiers, every element) is no place for a key or a reference.
+func checkPath(path string) error {
+	_, err := canonical.Compile(canonical.Rules{Include: []string{path}})
+	if wrong := (*canonical.RuleError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("path %q cannot be used, %s: %s", path, wrong.Reason, wrong.Help)
+	}
+	if slices.Contains(strings.Split(path, "."), "#") {
+		return fmt.Errorf("path %q cannot be used, it names many values: write one such as data.id or items.0.id", path)
+	}
+	return err
+}
+
+// checkVersion takes what can stand in a record; it is a constant.
+func checkVersion(version string) error {
+	switch {
+	case strings.TrimSpace(version) == "" || !printable(version) || len(version) > maxVersion:
+		return fmt.Errorf("version %q is not 1 to %d printable characters: write one such as orders/v1", version, maxVersion)
+	case strings.ContainsAny(version, "{}"):
+		return fmt.Errorf("version %q is a constant, in which placeholders are not resolved: write one such as orders/v1", version)
+	}
+	return nil
+}
+
+const maxVersion = 128
+
+func checkPolicy(policy string) error {
+	u, err := url.Parse(policy)
+	outside := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("<>\"", c) }
+	switch {
+	case err != nil || strings.ContainsFunc(policy, outside),
+		u.Scheme == "" && !strings.HasPrefix(policy, "/"),
+		(u.Scheme == "http" || u.Scheme == "https") && u.Host == "":
+		return fmt.Errorf("policy %q is not a link: write a URL such as https://example.com/idempotency, or a path such as /idempotency", policy)
+	}
+	return nil
+}
+
+func checkSQLitePath(path string) error {
+	switch {
+	case strings.TrimSpace(path) == "":
+		return errors.New("path is empty: write one such as /var/lib/caddy/idempotency.db, or leave it out for a file in Caddy's data directory")
+	case path == ":memory:" || strings.HasPrefix(path, "file:"):
+		return fmt.Errorf("path %q is SQLite's own notation: write the name of a file, since records must outlive the process", path)
+	}
+	return nil
+}
+
+// check is for JSON, as checkNumbers is.
+func (s *PostgresStore) check() error {
+	if err := rangeStoreCall.checkSet("timeout", s.Timeout); err != nil {
+		return err
+	}
+	if err := rangeStoreCall.checkSet("lock_timeout", s.LockTimeout); err != nil {
+		return err
+	}
+	if s.MaxConns < 0 || s.MaxConns > maxConns {
+		return fmt.Errorf("max_conns %d is out of range: write 1 to %d", s.MaxConns, maxConns)
+	}
+	return nil
+}
+
+// checkSet is check for an option that may be left out.
+func (r durationRange) checkSet(name string, value caddy.Duration) error {
+	if value == 0 {
+		return nil
+	}
+	return r.check(name, value)
+}
+
+// check is for a value of JSON.
+func (r durationRange) check(name string, value caddy.Duration) error {
+	d := time.Duration(value)
+	switch {
+	case r.has(d):
+		return nil
+	case 0 < d && d < r.from:
+		return fmt.Errorf("%s %s is out of range: write %s, in JSON with a unit (\"30s\"), since a bare number is in nanoseconds", name, d, r)
+	}
+	return fmt.Errorf("%s %s is out of range: write %s", name, brief(d), r)
+}

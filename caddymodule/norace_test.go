@@ -1,0 +1,5 @@
+//go:build !race
+
+package caddymodule_test
+
+const raceDetector = false
