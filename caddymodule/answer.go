@@ -31,20 +31,23 @@ func (h *Handler) answerFrom(x *exchange, b *backend, held *store.Record, w *wai
 		case store.Expired:
 			return false, &refusal{problem: problemExpired, record: held}
 		case store.Unknown:
+			if h.verifyFor(x, b, held, w) {
+				break // the upstream has been asked: look again
+			}
 			return false, &refusal{problem: problemUnknown, retryAfter: retryUnknown, record: held}
 		case store.Executing:
+			switch w.next(x.r.Context(), b.waits.watch(held.Identity)) {
+			case waitOver:
+				return false, refuseInFlight(held)
+			case waitClientGone:
+				x.outcome = outcomeClientGone
+				return false, nil
+			}
 		default:
 			return false, refuseStore(&store.CorruptError{Detail: "state " + string(held.State)})
 		}
 
-		switch w.next(x.r.Context(), b.waits.watch(x.id)) {
-		case waitOver:
-			return false, refuseInFlight(held)
-		case waitClientGone:
-			x.outcome = outcomeClientGone
-			return false, nil
-		}
-		held, err = b.read(x.r.Context(), x.id)
+		held, err = b.read(x.r.Context(), held.Identity)
 		switch {
 		case errors.Is(err, store.ErrNoRecord):
 			return true, nil
@@ -52,6 +55,26 @@ func (h *Handler) answerFrom(x *exchange, b *backend, held *store.Record, w *wai
 			return false, refuseStore(err)
 		}
 	}
+}
+
+// answerFromHolder answers a request whose natural key belongs to a record of
+// another key. That record's answer is shown only to its own actor, for the same
+// request, and if the route says so.
+func (h *Handler) answerFromHolder(x *exchange, b *backend, holder store.Identity, w *wait) (gone bool, err error) {
+	taken := &refusal{problem: problemBusinessKey}
+	if h.NaturalKey.OnClash != ClashReplay || holder.Actor != x.id.Actor {
+		return false, taken
+	}
+	held, err := b.read(x.r.Context(), holder)
+	switch {
+	case errors.Is(err, store.ErrNoRecord):
+		return true, nil
+	case err != nil:
+		return false, refuseStore(err)
+	case h.compare(x, held) != nil:
+		return false, taken
+	}
+	return h.answerFrom(x, b, held, w)
 }
 
 // compare refuses a key that comes back with another request.

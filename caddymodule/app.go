@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type App struct {
 	opener StoreOpener
 	log    *zap.Logger
 	usage  usage
+
+	verifiers verifiers
 }
 
 // CaddyModule returns the Caddy module information.
@@ -71,6 +74,7 @@ func (a *App) Start() error {
 	}
 	b := value.(*backend)
 	b.sweepEvery(time.Duration(a.SweepEvery))
+	b.verifiers.Store(&a.verifiers)
 	a.usage.begin(b, func() {
 		if _, err := backends.Delete(place); err != nil {
 			backendLog().Error("closing store", zap.Error(err))
@@ -78,6 +82,22 @@ func (a *App) Start() error {
 	})
 	a.warnOfRetries(a.ctx)
 	a.log.Info("idempotency store in use", zap.String("store", place), zap.Bool("shared_with_former_configuration", shared))
+	return nil
+}
+
+// addVerifier notes who verifies the unknown outcomes of an operation. It is called
+// while the routes are provisioned, one after another.
+func (a *App) addVerifier(h *Handler) error {
+	switch {
+	case h.Operation == "" || strings.Contains(h.Operation, "{"):
+		return fmt.Errorf("verify needs an operation that is a constant, by which its records are found: write one such as `operation create-order`")
+	case a.verifiers[h.Operation] != nil:
+		return fmt.Errorf("operation %s is verified by two routes: give each an operation of its own", h.Operation)
+	}
+	if a.verifiers == nil {
+		a.verifiers = make(verifiers)
+	}
+	a.verifiers[h.Operation] = h
 	return nil
 }
 

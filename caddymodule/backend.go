@@ -23,6 +23,8 @@ type backend struct {
 	settler *settler
 	sweep   atomic.Int64 // time.Duration between two sweeps
 
+	verifiers atomic.Pointer[verifiers] // of the configuration in force
+
 	store atomic.Pointer[store.Store] // nil until it is open
 
 	ctx  context.Context // of the background work
@@ -117,14 +119,14 @@ var errNotOpen = &store.EngineError{Op: "claiming record", Failure: store.Unavai
 
 // claim competes for the record. The client cannot cancel it: a claim that was
 // given up halfway would leave a record behind that nobody settles.
-func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, lease time.Duration) (*store.Claim, *store.Record, error) {
+func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, natural string, lease time.Duration) (*store.Claim, *store.Record, error) {
 	s := b.store.Load()
 	if s == nil {
 		return nil, nil, errNotOpen
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
-	claim, held, err := s.Claim(ctx, id, fp, "", lease)
+	claim, held, err := s.Claim(ctx, id, fp, natural, lease)
 	if unproved := (*store.UnprovedClaimError)(nil); errors.As(err, &unproved) {
 		b.settler.add(job{write: unproved.Release, log: backendLog})
 	}

@@ -38,6 +38,8 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		drop_header       <name...>
 //		resource          <path>
 //		policy            <url>
+//		natural_key       <path...> { … }
+//		verify            [GET|HEAD] <url> { … }
 //		fingerprint       [<version>] {
 //			include   <path...>
 //			exclude   <path...>
@@ -108,8 +110,10 @@ var handlerOptions = map[string]readOption[*Handler]{
 	"drop_header": func(h *Handler, d *caddyfile.Dispenser) error {
 		return several(d, &h.DropHeaders, checkHeaderName)
 	},
-	"resource": func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Resource, checked(checkPath)) },
-	"policy":   func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Policy, checked(checkPolicy)) },
+	"resource":    func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Resource, checked(checkPath)) },
+	"policy":      func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Policy, checked(checkPolicy)) },
+	"natural_key": unmarshalNaturalKey,
+	"verify":      unmarshalVerify,
 	"fingerprint": func(h *Handler, d *caddyfile.Dispenser) error {
 		return unmarshalFingerprint(&h.Fingerprint, d)
 	},

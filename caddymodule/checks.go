@@ -45,6 +45,9 @@ func (h *Handler) check() error {
 			return fmt.Errorf("%s: %w", option.name, option.err)
 		}
 	}
+	if err := h.checkNaturalKey(); err != nil {
+		return fmt.Errorf("natural_key: %w", err)
+	}
 	if h.Key.Header != "" && h.Key.Body != "" {
 		return fmt.Errorf("key has two places, header %s and body %s: leave one", h.Key.Header, h.Key.Body)
 	}

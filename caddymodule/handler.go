@@ -94,6 +94,14 @@ type Handler struct {
 	// path into the response body. Default: the `Location` header.
 	Resource string `json:"resource,omitempty"`
 
+	// NaturalKey is the business identity inside the payload. Default: none.
+	NaturalKey *NaturalKey `json:"natural_key,omitempty"`
+
+	// Verify is how the upstream is asked whether a request of unknown outcome was
+	// executed. Default: it is not, and an operator decides. The operation must be
+	// a constant then.
+	Verify *Verifier `json:"verify,omitempty"`
+
 	// Policy is the URL at which the route's idempotency policy is published, which
 	// every refusal links to. Default: this project's description of the problems.
 	Policy string `json:"policy,omitempty"`
@@ -149,6 +157,9 @@ type exchange struct {
 	request *canonical.Request // what the fingerprint was made of; nil until then
 	print   canonical.Fingerprint
 
+	natural  string // natural key, if the route has one
+	verified bool   // the upstream has been asked for this exchange
+
 	outcome outcome // of the exchange, for metrics and the access log
 }
 
@@ -165,6 +176,9 @@ func (h *Handler) serve(x *exchange) error {
 	if err := h.fingerprint(x); err != nil { // of the body, read to its end
 		return err
 	}
+	if x.natural, err = h.naturalKey(x); err != nil {
+		return refuseBody(err)
+	}
 
 	backend, done, err := h.app.use()
 	if err != nil {
@@ -174,14 +188,20 @@ func (h *Handler) serve(x *exchange) error {
 
 	waiting := h.newWait()
 	for range claimRounds {
-		claim, held, err := backend.claim(x.r.Context(), x.id, storedPrint(x.print), h.lease())
+		claim, held, err := backend.claim(x.r.Context(), x.id, storedPrint(x.print), x.natural, h.lease())
+		var taken *store.NaturalKeyTakenError
+		var gone bool
 		switch {
+		case errors.As(err, &taken):
+			gone, err = h.answerFromHolder(x, backend, taken.Holder, waiting)
 		case err != nil:
 			return refuseStore(err)
 		case claim != nil:
 			return h.execute(x, backend, claim)
+		default:
+			gone, err = h.answerFrom(x, backend, held, waiting)
 		}
-		if gone, err := h.answerFrom(x, backend, held, waiting); !gone {
+		if !gone {
 			return err
 		}
 	}

@@ -23,6 +23,7 @@ const (
 	outcomeUnknown       outcome = "unknown"
 	outcomeExpired       outcome = "expired"
 	outcomeNotRetained   outcome = "not_retained"
+	outcomeBusinessKey   outcome = "business_key_taken"
 	outcomeKeyMissing    outcome = "key_missing"
 	outcomeKeyInvalid    outcome = "key_invalid"
 	outcomeUnidentified  outcome = "unidentified"

@@ -51,7 +51,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	h.app = app.(*App)
-	return nil
+	if h.Verify == nil {
+		return nil
+	}
+	if err := h.Verify.provision(time.Duration(h.UpstreamTimeout)); err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	return h.app.addVerifier(h)
 }
 
 // compile prepares the fingerprint's rules. A coded body may grow to what a plain

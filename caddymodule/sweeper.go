@@ -31,6 +31,7 @@ func (b *backend) sweepForever() {
 		b.drain(zap.WarnLevel, "leases are over, their outcomes are unknown", s.Abandon)
 		b.drain(zap.DebugLevel, "replay windows are over", s.Expire)
 		b.drain(zap.InfoLevel, "tombstones are purged", s.Purge)
+		b.verifyDue()
 		if time.Since(counted) >= countEvery {
 			b.count(s)
 			counted = time.Now()
