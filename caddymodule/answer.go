@@ -38,6 +38,9 @@ func (h *Handler) answerFrom(x *exchange, b *backend, held *store.Record, w *wai
 		case store.Executing:
 			switch w.next(x.r.Context(), b.waits.watch(held.Identity)) {
 			case waitOver:
+				if h.InFlightLocation != "" {
+					return false, h.accept(x, held)
+				}
 				return false, refuseInFlight(held)
 			case waitClientGone:
 				x.outcome = outcomeClientGone
@@ -88,7 +91,16 @@ func (h *Handler) compare(x *exchange, held *store.Record) error {
 
 // replay shows the stored response: its status, its header lines and its bytes.
 func (h *Handler) replay(x *exchange, held *store.Record, waited bool) error {
-	if held.Response == nil {
+	x.outcome = outcomeReplayed
+	if waited {
+		x.outcome = outcomeWaited
+	}
+	switch {
+	case h.Replay == ReplayReference:
+		return h.replayReference(x, held)
+	case h.Replay == ReplayRefetch:
+		return h.replayRefetch(x, held)
+	case held.Response == nil:
 		return &refusal{problem: problemNotRetained, record: held}
 	}
 	response := held.Response
@@ -99,10 +111,6 @@ func (h *Handler) replay(x *exchange, held *store.Record, waited bool) error {
 			problem: problemNotRetained, record: held,
 			detail: "The stored response is coded " + strconv.Quote(coding) + ", which this request does not accept.",
 		}
-	}
-	x.outcome = outcomeReplayed
-	if waited {
-		x.outcome = outcomeWaited
 	}
 	header := x.w.Header()
 	for name, lines := range response.Header {

@@ -10,6 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"go.uber.org/zap"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store/sealed"
 )
 
 // App owns the store and the background work for all routes.
@@ -22,12 +24,27 @@ type App struct {
 	// time may be noticed. Default: 5s.
 	SweepEvery caddy.Duration `json:"sweep_every,omitempty"`
 
+	// Secret is the key of digests: of the clients' keys where a route says
+	// `store_key digest`, and of what names the members that differ in a 422. By a
+	// placeholder, such as `{env.IDEMPOTENCY_SECRET}`; 16 bytes at least. It never
+	// changes: a key that was stored under another secret is not found again, and
+	// is executed again. Default: none.
+	Secret string `json:"secret,omitempty"`
+
+	// Encrypt lists the keys that stored responses are encrypted with (AES-256-GCM).
+	// The first one encrypts, all of them decrypt: a key is rotated by adding a new
+	// one in front, and taken out when no response under it can be replayed any
+	// more. Default: none, responses are stored as they are.
+	Encrypt []EncryptKey `json:"encrypt,omitempty"`
+
 	ctx    caddy.Context
 	opener StoreOpener
 	log    *zap.Logger
 	usage  usage
 
 	verifiers verifiers
+	secret    []byte
+	keys      []sealed.Key
 }
 
 // CaddyModule returns the Caddy module information.
@@ -51,6 +68,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.StoreRaw == nil {
 		a.StoreRaw = caddyconfig.JSONModuleObject(new(SQLiteStore), "engine", "sqlite", nil)
 	}
+	if err := a.provisionSecrets(); err != nil {
+		return err
+	}
 	module, err := ctx.LoadModule(a, "StoreRaw")
 	if err != nil {
 		return fmt.Errorf("loading store: %w", err)
@@ -67,7 +87,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 func (a *App) Start() error {
 	place := a.opener.Place()
 	value, shared, err := backends.LoadOrNew(place, func() (caddy.Destructor, error) {
-		return newBackend(a.opener)
+		return newBackend(a.opener, a.keys)
 	})
 	if err != nil {
 		return fmt.Errorf("opening idempotency store: %w", err)
@@ -75,6 +95,9 @@ func (a *App) Start() error {
 	b := value.(*backend)
 	b.sweepEvery(time.Duration(a.SweepEvery))
 	b.verifiers.Store(&a.verifiers)
+	if err := b.sealWith(a.keys); err != nil {
+		return err
+	}
 	a.usage.begin(b, func() {
 		if _, err := backends.Delete(place); err != nil {
 			backendLog().Error("closing store", zap.Error(err))

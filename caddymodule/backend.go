@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-idempotency/caddy-idempotency/store"
+	"github.com/caddy-idempotency/caddy-idempotency/store/sealed"
 )
 
 // backend is a store with the background work that belongs to it. It outlives the
@@ -26,6 +27,10 @@ type backend struct {
 	verifiers atomic.Pointer[verifiers] // of the configuration in force
 
 	store atomic.Pointer[store.Store] // nil until it is open
+
+	mu     sync.Mutex
+	keys   []sealed.Key // of the configuration in force
+	sealed *sealed.Engine
 
 	ctx  context.Context // of the background work
 	stop context.CancelFunc
@@ -55,8 +60,8 @@ const openRetry = time.Second
 // newBackend opens the store. If it cannot be reached, opening goes on in the
 // background: a gateway whose database is down answers 503, and the other sites
 // of the same Caddy go on.
-func newBackend(opener StoreOpener) (*backend, error) {
-	b := &backend{opener: opener, timeout: opener.CallTimeout(), settler: newSettler()}
+func newBackend(opener StoreOpener, keys []sealed.Key) (*backend, error) {
+	b := &backend{opener: opener, keys: keys, timeout: opener.CallTimeout(), settler: newSettler()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 
 	err := b.open()
@@ -81,7 +86,13 @@ func (b *backend) open() error {
 	if err != nil {
 		return err
 	}
-	b.store.Store(store.New(measured{engine}))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sealed, err = sealed.Wrap(engine, b.keys)
+	if err != nil {
+		return err
+	}
+	b.store.Store(store.New(measured{b.sealed}))
 	return nil
 }
 
@@ -127,9 +138,6 @@ func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerp
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
 	claim, held, err := s.Claim(ctx, id, fp, natural, lease)
-	if unproved := (*store.UnprovedClaimError)(nil); errors.As(err, &unproved) {
-		b.settler.add(job{write: unproved.Release, log: backendLog})
-	}
 	return claim, held, err
 }
 
@@ -161,6 +169,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// sealWith sets the keys that responses are sealed with, from the next call on.
+func (b *backend) sealWith(keys []sealed.Key) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keys = keys
+	if b.sealed == nil {
+		return nil // they are taken when it opens
+	}
+	return b.sealed.SetKeys(keys)
 }
 
 // sweepEvery sets the pause between two sweeps, from the next one on.

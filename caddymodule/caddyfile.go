@@ -38,6 +38,10 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		drop_header       <name...>
 //		resource          <path>
 //		policy            <url>
+//		on_in_flight      conflict | accepted <location>
+//		replay            full|refetch|reference
+//		store_key         plain|digest
+//		on_store_failure  refuse|pass
 //		natural_key       <path...> { … }
 //		verify            [GET|HEAD] <url> { … }
 //		fingerprint       [<version>] {
@@ -110,13 +114,32 @@ var handlerOptions = map[string]readOption[*Handler]{
 	"drop_header": func(h *Handler, d *caddyfile.Dispenser) error {
 		return several(d, &h.DropHeaders, checkHeaderName)
 	},
-	"resource":    func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Resource, checked(checkPath)) },
-	"policy":      func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Policy, checked(checkPolicy)) },
+	"resource":     func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Resource, checked(checkPath)) },
+	"policy":       func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Policy, checked(checkPolicy)) },
+	"on_in_flight": unmarshalOnInFlight,
+	"replay":       func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Replay, checked(checkReplay)) },
+	"store_key":    func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.StoreKey, checked(checkStoreKey)) },
+	"on_store_failure": func(h *Handler, d *caddyfile.Dispenser) error {
+		return one(d, &h.OnStoreFailure, checked(checkOnStoreFailure))
+	},
 	"natural_key": unmarshalNaturalKey,
 	"verify":      unmarshalVerify,
 	"fingerprint": func(h *Handler, d *caddyfile.Dispenser) error {
 		return unmarshalFingerprint(&h.Fingerprint, d)
 	},
+}
+
+// unmarshalOnInFlight reads `on_in_flight conflict | accepted <location>`.
+func unmarshalOnInFlight(h *Handler, d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	switch {
+	case len(args) == 1 && args[0] == "conflict":
+		return nil
+	case len(args) == 2 && args[0] == "accepted":
+		h.InFlightLocation = args[1]
+		return nil
+	}
+	return fmt.Errorf("%s is not understood: write `conflict`, or `accepted` and where to ask, such as `accepted /idempotency/{idempotency.key}`", quoted(args))
 }
 
 const keyHelp = "write `header <name>` or `body <path>`, and `optional` or `strict` as needed"

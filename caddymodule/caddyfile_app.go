@@ -26,6 +26,8 @@ import (
 //		}
 //		store       sqlite [<path>]
 //		sweep_every <duration>
+//		secret      <secret>
+//		encrypt     <id> <key>
 //	}
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 	app := new(App)
@@ -45,13 +47,24 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("unexpected argument %q: the global option idempotency takes a block of options", d.Val())
 	}
-	return readBlock(d, block[*App]{of: "the global option idempotency", options: appOptions}, a)
+	return readBlock(d, block[*App]{
+		of: "the global option idempotency", options: appOptions, repeatable: []string{"encrypt"},
+	}, a)
 }
 
 var appOptions = map[string]readOption[*App]{
 	"store": (*App).unmarshalStore,
 	"sweep_every": func(a *App, d *caddyfile.Dispenser) error {
 		return one(d, &a.SweepEvery, duration(rangeSweep))
+	},
+	"secret": func(a *App, d *caddyfile.Dispenser) error { return one(d, &a.Secret, text) },
+	"encrypt": func(a *App, d *caddyfile.Dispenser) error {
+		args := d.RemainingArgs()
+		if len(args) != 2 {
+			return errors.New("write an id and a key, such as `encrypt 2026-11 {env.IDEMPOTENCY_KEY}`; the first line encrypts, all of them decrypt")
+		}
+		a.Encrypt = append(a.Encrypt, EncryptKey{ID: args[0], Key: args[1]})
+		return nil
 	},
 }
 

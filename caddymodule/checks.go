@@ -40,6 +40,9 @@ func (h *Handler) check() error {
 		{"keep_headers", checkKeptAndDropped(h.KeepHeaders, h.DropHeaders)},
 		{"resource", unless(h.Resource == "", checkPath, h.Resource)},
 		{"policy", checkPolicy(h.Policy)},
+		{"replay", checkReplay(h.Replay)},
+		{"store_key", checkStoreKey(h.StoreKey)},
+		{"on_store_failure", checkOnStoreFailure(h.OnStoreFailure)},
 	} {
 		if option.err != nil {
 			return fmt.Errorf("%s: %w", option.name, option.err)

@@ -113,7 +113,7 @@ func (h *Handler) completion(rec *recorder, keepBody bool) store.Completion {
 		c.Status = http.StatusOK // nothing was written
 	}
 	if keepBody {
-		c.Response = &store.Response{Header: h.headers.stored(rec.head, rec.before), Body: rec.body.Bytes()}
+		c.Response = h.keeps(rec)
 	}
 	return c
 }

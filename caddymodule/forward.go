@@ -58,7 +58,7 @@ func (h *Handler) prepare(r *http.Request, x *exchange, body *countedBody) {
 	r.Header.Del("Idempotency-Key")
 	r.Header.Del("X-Idempotency-Key")
 	if h.ForwardKey != "" {
-		r.Header.Set(h.ForwardKey, x.id.Key)
+		r.Header.Set(h.ForwardKey, x.key)
 	}
 	r.Header.Del("Expect") // 100 Continue has been sent
 	// A server may ignore an offer to upgrade (RFC 9110, section 7.8), and a write

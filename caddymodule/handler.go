@@ -102,6 +102,26 @@ type Handler struct {
 	// a constant then.
 	Verify *Verifier `json:"verify,omitempty"`
 
+	// InFlightLocation is where a client can ask for the status of a request that is
+	// being executed, such as `/idempotency/{idempotency.key}`. A retry is then
+	// answered 202 with it. Default: none, a retry is answered 409.
+	InFlightLocation string `json:"in_flight_location,omitempty"`
+
+	// Replay says how a retry of a completed request is answered: `full` shows the
+	// stored response; `refetch` stores status and resource alone and fetches the
+	// resource with the credentials of whoever asks; `reference` answers with
+	// status and resource without a body. Default: `full`.
+	Replay string `json:"replay,omitempty"`
+
+	// StoreKey says what is kept of the client's key: `plain`, or `digest`, which
+	// is made with the app's secret. Default: `plain`.
+	StoreKey string `json:"store_key,omitempty"`
+
+	// OnStoreFailure says what happens while the store does not answer: `refuse`
+	// is 503; `pass` forwards without protection, marked by a header, a metric and
+	// a log line. Default: `refuse`.
+	OnStoreFailure string `json:"on_store_failure,omitempty"`
+
 	// Policy is the URL at which the route's idempotency policy is published, which
 	// every refusal links to. Default: this project's description of the problems.
 	Policy string `json:"policy,omitempty"`
@@ -152,6 +172,7 @@ type exchange struct {
 	r    *http.Request
 	next caddyhttp.Handler
 
+	key     string // as the client sent it
 	id      store.Identity
 	body    []byte
 	request *canonical.Request // what the fingerprint was made of; nil until then
@@ -181,7 +202,9 @@ func (h *Handler) serve(x *exchange) error {
 	}
 
 	backend, done, err := h.app.use()
-	if err != nil {
+	if err != nil && h.OnStoreFailure == OnStoreFailurePass {
+		return h.passUnprotected(x, err)
+	} else if err != nil {
 		return refuseStore(err)
 	}
 	defer done()
@@ -195,7 +218,7 @@ func (h *Handler) serve(x *exchange) error {
 		case errors.As(err, &taken):
 			gone, err = h.answerFromHolder(x, backend, taken.Holder, waiting)
 		case err != nil:
-			return refuseStore(err)
+			return h.claimFailed(x, backend, err)
 		case claim != nil:
 			return h.execute(x, backend, claim)
 		default:

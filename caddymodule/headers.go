@@ -5,6 +5,8 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store/sealed"
 )
 
 // framingHeaders are between two hops, or about the framing of one message
@@ -12,6 +14,7 @@ import (
 var framingHeaders = []string{
 	"Connection", "Content-Length", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	sealed.Header, // would be taken for a mark of our own
 }
 
 // passingHeaders are about one exchange and not about its result: when and by

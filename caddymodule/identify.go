@@ -50,7 +50,8 @@ func (h *Handler) identify(x *exchange) (bool, error) {
 	if err != nil {
 		return false, refuseScope(err)
 	}
-	x.id = store.Identity{Scope: scope, Key: key}
+	x.key = key
+	x.id = store.Identity{Scope: scope, Key: h.app.storedKey(h.StoreKey, key)}
 	return true, nil
 }
 

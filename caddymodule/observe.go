@@ -31,6 +31,7 @@ const (
 	outcomeBodyTooLarge  outcome = "body_too_large"
 	outcomeStoreError    outcome = "store_error"
 	outcomeUnprotected   outcome = "unprotected" // passed without a key
+	outcomeFailedOpen    outcome = "failed_open" // forwarded without protection, as the route says
 	outcomeClientGone    outcome = "client_gone" // while it waited
 )
 

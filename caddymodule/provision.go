@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,21 +42,26 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.rules = statusRules{route: h.OnStatus}
 	h.headers = newHeaderRules(h.KeepHeaders, h.DropHeaders)
 
-	var err error
-	if h.canon, err = h.compile(); err != nil {
-		return fmt.Errorf("fingerprint: %w", err)
-	}
-
 	app, err := ctx.App("idempotency")
 	if err != nil {
 		return err
 	}
 	h.app = app.(*App)
+	h.Fingerprint.MemberKey = h.app.memberKey()
+	if h.canon, err = h.compile(); err != nil {
+		return fmt.Errorf("fingerprint: %w", err)
+	}
+	if err := h.app.needSecret(h.StoreKey); err != nil {
+		return err
+	}
 	if h.Verify == nil {
 		return nil
 	}
 	if err := h.Verify.provision(time.Duration(h.UpstreamTimeout)); err != nil {
 		return fmt.Errorf("verify: %w", err)
+	}
+	if h.StoreKey == StoreKeyDigest && strings.Contains(h.Verify.URL, "{idempotency.key}") {
+		return errors.New("verify needs the key itself, of which store_key digest keeps a digest alone: ask by {idempotency.natural_key}")
 	}
 	return h.app.addVerifier(h)
 }

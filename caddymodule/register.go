@@ -10,10 +10,14 @@ func init() {
 	caddy.RegisterModule(PostgresStore{})
 	caddy.RegisterModule(SQLiteStore{})
 	caddy.RegisterModule(Handler{})
+	caddy.RegisterModule(Status{})
 
 	httpcaddyfile.RegisterGlobalOption("idempotency", parseApp)
 	httpcaddyfile.RegisterHandlerDirective("idempotency", parseHandler)
 	// After authentication, so that rights are checked again on every replay; after
 	// encode, so that what is stored is not compressed.
 	httpcaddyfile.RegisterDirectiveOrder("idempotency", httpcaddyfile.After, "encode")
+
+	httpcaddyfile.RegisterHandlerDirective("idempotency_status", parseStatus)
+	httpcaddyfile.RegisterDirectiveOrder("idempotency_status", httpcaddyfile.Before, "respond")
 }

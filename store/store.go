@@ -124,6 +124,20 @@ func (e *UnprovedClaimError) Unwrap() error { return e.Err }
 // token. Without it, the record becomes Unknown when its lease is over.
 func (e *UnprovedClaimError) Release(ctx context.Context) error { return e.claim.Release(ctx) }
 
+// MarkUnknown returns a write that records that the request was forwarded all the
+// same, without the protection of a claim. Where no record was left behind, there
+// is nothing to write.
+func (e *UnprovedClaimError) MarkUnknown(doubt Doubt) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := e.claim.MarkUnknown(ctx, doubt)
+		var lost *ClaimLostError
+		if errors.As(err, &lost) && (lost.Record == nil || lost.Record.Token != e.claim.token) {
+			return nil
+		}
+		return err
+	}
+}
+
 // Claim is the right to forward the request, and the duty to settle the record.
 // Only Store.Claim makes one.
 type Claim struct {

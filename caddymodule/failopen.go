@@ -1,0 +1,62 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// What a route does when the store cannot say who holds a key.
+const (
+	// OnStoreFailureRefuse answers 503 and forwards nothing.
+	OnStoreFailureRefuse = "refuse"
+
+	// OnStoreFailurePass forwards the request without protection.
+	OnStoreFailurePass = "pass"
+)
+
+// HeaderUnprotected marks the answer to a request that went unprotected.
+const HeaderUnprotected = "Idempotency-Unprotected"
+
+func checkOnStoreFailure(what string) error {
+	switch what {
+	case "", OnStoreFailureRefuse, OnStoreFailurePass:
+		return nil
+	}
+	return fmt.Errorf("%q is not known: write %s or %s", what, OnStoreFailureRefuse, OnStoreFailurePass)
+}
+
+// claimFailed answers for a claim that could not be proved. The record that it may
+// have left behind is released if the request is not forwarded, and is of unknown
+// outcome if it is.
+func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
+	unproved := (*store.UnprovedClaimError)(nil)
+	left := errors.As(err, &unproved)
+	var corrupt *store.CorruptError
+	if h.OnStoreFailure != OnStoreFailurePass || errors.As(err, &corrupt) || errors.Is(err, store.ErrContended) {
+		// A record that is there and cannot be read is no store failure: somebody
+		// has sent this key before.
+		if left {
+			b.settler.add(job{write: unproved.Release, log: backendLog})
+		}
+		return refuseStore(err)
+	}
+	if left {
+		doubt := store.Doubt{Reason: "forwarded without protection"}
+		b.settler.add(job{write: unproved.MarkUnknown(doubt), log: backendLog})
+	}
+	return h.passUnprotected(x, err)
+}
+
+// passUnprotected forwards a request without protection, and says so everywhere.
+func (h *Handler) passUnprotected(x *exchange, err error) error {
+	x.outcome = outcomeFailedOpen
+	h.logger(x).Error("request goes unprotected, since the store does not answer", zap.Error(err))
+	r := x.r.Clone(x.r.Context())
+	h.prepare(r, x, &countedBody{ReadCloser: newBody(x.body)})
+	x.w.Header().Set(HeaderUnprotected, "true")
+	return x.next.ServeHTTP(x.w, r)
+}

@@ -1,0 +1,245 @@
+package caddymodule
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+// Status tells a client what is known of its own key, without a retry.
+//
+// It answers in the same scope rules as Handler: whoever is not the one who sent
+// the request learns nothing of it. It belongs after authentication.
+type Status struct {
+	// Tenant, Actor and Operation of the route whose keys are looked up, as they are
+	// written there. Actor and Operation are required.
+	Tenant    string `json:"tenant,omitempty"`
+	Actor     string `json:"actor,omitempty"`
+	Operation string `json:"operation,omitempty"`
+
+	// Key is a template for the key. Default: the last element of the path, as in
+	// `GET /idempotency/8e03978e`.
+	Key string `json:"key,omitempty"`
+
+	// StoreKey is that of the route. Default: `plain`.
+	StoreKey string `json:"store_key,omitempty"`
+
+	// Response lets a client ask for the stored response too, by the query
+	// `response=true`. Default: false.
+	Response bool `json:"response,omitempty"`
+
+	app *App
+	log *zap.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Status) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.idempotency_status",
+		New: func() caddy.Module { return new(Status) },
+	}
+}
+
+// Provision implements caddy.Provisioner.
+func (s *Status) Provision(ctx caddy.Context) error {
+	s.log = ctx.Logger()
+	setDefault(&s.Tenant, DefaultTenant)
+	if err := s.check(); err != nil {
+		return err
+	}
+	app, err := ctx.App("idempotency")
+	if err != nil {
+		return err
+	}
+	s.app = app.(*App)
+	return s.app.needSecret(s.StoreKey)
+}
+
+func (s *Status) check() error {
+	if s.Actor == "" || s.Operation == "" {
+		return errors.New("actor and operation are not both set: write them as the route does whose keys are looked up")
+	}
+	if err := checkStoreKey(s.StoreKey); err != nil {
+		return err
+	}
+	for _, part := range []string{s.Tenant, s.Actor, s.Operation} {
+		if err := checkScope(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statusBody is what a client sees of a record.
+type statusBody struct {
+	State          string        `json:"state"` // none, if there is no record
+	OriginalStatus int           `json:"original_status,omitempty"`
+	Resource       string        `json:"resource,omitempty"`
+	ClaimedAt      *time.Time    `json:"claimed_at,omitempty"`
+	SettledAt      *time.Time    `json:"settled_at,omitempty"`
+	ReplayUntil    *time.Time    `json:"replay_until,omitempty"`
+	Response       *responseBody `json:"response,omitempty"`
+}
+
+type responseBody struct {
+	Header http.Header `json:"header"`
+	Body   string      `json:"body"` // base64
+}
+
+const stateNone = "none"
+
+func statusOf(record *store.Record) statusBody {
+	body := statusBody{
+		State: string(record.State), OriginalStatus: record.Status, Resource: record.Resource, ClaimedAt: &record.ClaimedAt,
+	}
+	if !record.SettledAt.IsZero() {
+		body.SettledAt = &record.SettledAt
+	}
+	if !record.ReplayUntil.IsZero() {
+		body.ReplayUntil = &record.ReplayUntil
+	}
+	return body
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("the status of a key is read by GET"))
+	}
+	// The same words for the same refusals as the route itself.
+	h := &Handler{Tenant: s.Tenant, Actor: s.Actor, Operation: s.Operation, Policy: DefaultPolicy, app: s.app, log: s.log}
+	x := &exchange{w: w, r: r}
+	err := s.serve(h, x)
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		return h.refuse(x, refused)
+	}
+	return err
+}
+
+func (s *Status) serve(h *Handler, x *exchange) error {
+	repl := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	scope, err := h.scope(x.r)
+	if err != nil {
+		return refuseScope(err)
+	}
+	key := path.Base(x.r.URL.Path)
+	if s.Key != "" {
+		key = repl.ReplaceAll(s.Key, "")
+	}
+	if key == "" || key == "/" || key == "." || !printable(key) || len(key) > maxKeyLength {
+		return refuseKey(&KeyError{Reason: "is not in the request where this route looks for it"})
+	}
+	x.id = store.Identity{Scope: scope, Key: s.app.storedKey(s.StoreKey, key)}
+
+	b, done, err := s.app.use()
+	if err != nil {
+		return refuseStore(err)
+	}
+	defer done()
+	record, err := b.read(x.r.Context(), x.id)
+	switch {
+	case errors.Is(err, store.ErrNoRecord):
+		return writeStatus(x.w, http.StatusNotFound, statusBody{State: stateNone})
+	case err != nil:
+		return refuseStore(err)
+	}
+	body := statusOf(record)
+	if s.Response && record.Response != nil && x.r.URL.Query().Get("response") == "true" {
+		body.Response = &responseBody{Header: record.Response.Header, Body: base64.StdEncoding.EncodeToString(record.Response.Body)}
+	}
+	if record.State == store.Executing {
+		x.w.Header().Set("Retry-After", "1")
+	}
+	return writeStatus(x.w, http.StatusOK, body)
+}
+
+func writeStatus(w http.ResponseWriter, status int, body statusBody) error {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding status: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(encoded)))
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(encoded)
+	return nil
+}
+
+// accept answers 202 for a request that is being executed, and says where to ask
+// for it: what a route says by `on_in_flight accepted`.
+func (h *Handler) accept(x *exchange, record *store.Record) error {
+	x.outcome = outcomeInFlight
+	repl := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	location := strings.ReplaceAll(h.InFlightLocation, "{idempotency.key}", url.PathEscape(x.key))
+	x.w.Header().Set("Location", repl.ReplaceAll(location, ""))
+	x.w.Header().Set("Retry-After", "1")
+	return writeStatus(x.w, http.StatusAccepted, statusOf(record))
+}
+
+func parseStatus(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	status := new(Status)
+	if err := status.UnmarshalCaddyfile(h.Dispenser); err != nil {
+		return nil, err
+	}
+	return status, nil
+}
+
+// UnmarshalCaddyfile sets up the handler from its directive:
+//
+//	idempotency_status [<matcher>] {
+//		tenant    <value>
+//		actor     <value> | shared
+//		operation <value>
+//		key       <template>
+//		store_key plain|digest
+//		response
+//	}
+func (s *Status) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive
+	directive := d.Token()
+	if d.NextArg() {
+		return d.Errf("unexpected argument %q: idempotency_status takes a block of options; a matcher before it begins with / or @", d.Val())
+	}
+	if err := readBlock(d, block[*Status]{of: "idempotency_status", options: statusOptions}, s); err != nil {
+		return err
+	}
+	if s.Actor == "" || s.Operation == "" {
+		return errorAt(directive, s.check())
+	}
+	return nil
+}
+
+var statusOptions = map[string]readOption[*Status]{
+	"tenant":    func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Tenant, scopePart) },
+	"actor":     func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Actor, scopePart) },
+	"operation": func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Operation, scopePart) },
+	"key":       func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Key, text) },
+	"store_key": func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.StoreKey, checked(checkStoreKey)) },
+	"response":  func(s *Status, d *caddyfile.Dispenser) error { return flag(d, &s.Response) },
+}
+
+// flag reads an option without a value.
+func flag(d *caddyfile.Dispenser, set *bool) error {
+	if args := d.RemainingArgs(); len(args) > 0 {
+		return fmt.Errorf("%s is too much: it takes no value", quoted(args))
+	}
+	*set = true
+	return nil
+}
