@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -43,7 +42,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 	var err error
 	if h.canon, err = h.compile(); err != nil {
-		return fmt.Errorf("fingerprint: %w", err)
+		return err // which names the rule
 	}
 
 	app, err := ctx.App("idempotency")
