@@ -85,6 +85,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // Start opens the store, or shares the one that a former configuration opened.
 func (a *App) Start() error {
+	if err := checkNested(a.ctx); err != nil {
+		return err
+	}
 	place := a.opener.Place()
 	value, shared, err := backends.LoadOrNew(place, func() (caddy.Destructor, error) {
 		return newBackend(a.opener, a.keys)

@@ -73,9 +73,6 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if h.Actor == "" {
 		return errorAt(directive, errNoActor)
 	}
-	if err := checkKeptAndDropped(h.KeepHeaders, h.DropHeaders); err != nil {
-		return errorAt(directive, err)
-	}
 	return nil
 }
 
@@ -109,10 +106,16 @@ var handlerOptions = map[string]readOption[*Handler]{
 		return one(d, &h.ForwardKey, checked(checkRequestHeader))
 	},
 	"keep_header": func(h *Handler, d *caddyfile.Dispenser) error {
-		return several(d, &h.KeepHeaders, checkKeepHeader)
+		if err := several(d, &h.KeepHeaders, checkKeepHeader); err != nil {
+			return err
+		}
+		return checkKeptAndDropped(h.KeepHeaders, h.DropHeaders)
 	},
 	"drop_header": func(h *Handler, d *caddyfile.Dispenser) error {
-		return several(d, &h.DropHeaders, checkHeaderName)
+		if err := several(d, &h.DropHeaders, checkHeaderName); err != nil {
+			return err
+		}
+		return checkKeptAndDropped(h.KeepHeaders, h.DropHeaders)
 	},
 	"resource":     func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Resource, checked(checkPath)) },
 	"policy":       func(h *Handler, d *caddyfile.Dispenser) error { return one(d, &h.Policy, checked(checkPolicy)) },
@@ -182,7 +185,7 @@ func (s *KeySource) unmarshal(d *caddyfile.Dispenser) error {
 func (h *Handler) unmarshalOnStatus(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return fmt.Errorf("there are %d values: write one or more statuses and what they mean, such as `on_status 409 503 release`", len(args))
+		return fmt.Errorf("there %s: write one or more statuses and what they mean, such as `on_status 409 503 release`", count(args))
 	}
 	rule := Rule(args[len(args)-1])
 	if h.OnStatus == nil {

@@ -133,14 +133,14 @@ func (s *PostgresStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	name := d.Token()
 	if d.NextArg() {
 		if err := checkText(d.Val()); err != nil {
-			return located(d, "store postgres", errors.New("the dsn is empty: write one such as {env.DATABASE_URL}"))
+			return located(d, "store postgres: dsn", errors.New("the value is empty: write one such as {env.DATABASE_URL}"))
 		}
 		s.DSN = d.Val()
 	}
 	if d.NextArg() {
 		return d.Errf("store postgres: %q is one too many: write one dsn, in quotes if it has spaces", d.Val())
 	}
-	if err := readBlock(d, block[*PostgresStore]{of: "store postgres", options: postgresOptions}, s); err != nil {
+	if err := readBlock(d, block[*PostgresStore]{of: "store postgres", prefix: "store postgres: ", options: postgresOptions}, s); err != nil {
 		return err
 	}
 	if s.DSN == "" {
@@ -162,7 +162,7 @@ func (s *SQLiteStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("store sqlite: %q is one too many: write one path, in quotes if it has spaces", d.Val())
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		return d.Errf("unknown option %q: store sqlite has none; its path stands on its line", d.Val())
+		return d.Errf("unknown option %q: store sqlite takes none; write its path on its line", d.Val())
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func unmarshalFingerprint(rules *canonical.Rules, d *caddyfile.Dispenser) error 
 	}
 	b := &fingerprintBlock{Rules: rules}
 	if err := readBlock(d, block[*fingerprintBlock]{
-		of: "fingerprint", options: b.noting(), repeatable: []string{"include", "exclude", "default", "money", "set", "header"},
+		of: "fingerprint", prefix: "fingerprint rule ", options: b.noting(), repeatable: []string{"include", "exclude", "default", "money", "set", "header"},
 	}, b); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ var fingerprintRules = map[string]readOption[*canonical.Rules]{
 	"money": func(r *canonical.Rules, d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
 		if len(args) != 2 {
-			return fmt.Errorf("there are %d values: write the path of the amount and that of its currency, such as `money amount currency`", len(args))
+			return fmt.Errorf("there %s: write the path of the amount and that of its currency, such as `money amount currency`", count(args))
 		}
 		r.Money = append(r.Money, canonical.Money{Amount: args[0], Currency: args[1]})
 		return nil
@@ -129,7 +129,7 @@ const defaultHelp = "write a path and a value, such as `default currency \"CNY\"
 // JSON does ({, [ or "), which it can only between backticks or in a heredoc.
 func unmarshalDefault(r *canonical.Rules, d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
-		return errors.New("there are 0 values: " + defaultHelp)
+		return errors.New("there is no value: " + defaultHelp)
 	}
 	def := canonical.Default{Path: d.Val()}
 	if !d.NextArg() {

@@ -27,7 +27,7 @@ func one[T any](d *caddyfile.Dispenser, value *T, parse func(string) (T, error))
 		*value = parsed
 		return nil
 	default:
-		return fmt.Errorf("there are %d values, %s: write one, in quotes if it has spaces", len(args), quoted(args))
+		return fmt.Errorf("there %s, %s: write one, in quotes if it has spaces", count(args), quoted(args))
 	}
 }
 
@@ -44,6 +44,17 @@ func several(d *caddyfile.Dispenser, values *[]string, check func(string) error)
 	}
 	*values = append(*values, args...)
 	return nil
+}
+
+func count(args []string) string {
+	switch len(args) {
+	case 0:
+		return "is no value"
+	case 1:
+		return "is one value"
+	default:
+		return fmt.Sprintf("are %d values", len(args))
+	}
 }
 
 func quoted(values []string) string {
@@ -98,10 +109,8 @@ func duration(within durationRange) func(string) (caddy.Duration, error) {
 		switch {
 		case err != nil && isNumber(s):
 			return 0, fmt.Errorf("%q has no unit: write one such as %ss or %sm", s, s, s)
-		case err != nil:
-			return 0, fmt.Errorf("%q is not a duration: write one such as 500ms, 30s, 24h or 7d%s", s, placeholderHelp(s))
-		case !within.has(d):
-			return 0, fmt.Errorf("%q is out of range: write %s", s, within)
+		case err != nil || !within.has(d):
+			return 0, fmt.Errorf("%q is not a duration from %s: write one such as %s%s", s, within, within.example, placeholderHelp(s))
 		}
 		return caddy.Duration(d), nil
 	}
@@ -123,7 +132,7 @@ func durationOr(word string, value caddy.Duration, within durationRange) func(st
 
 func isNumber(s string) bool {
 	n, err := strconv.Atoi(s)
-	return err == nil && n != 0
+	return err == nil && n > 0
 }
 
 // placeholderHelp explains why a placeholder of run time is not a number.
@@ -136,18 +145,21 @@ func placeholderHelp(s string) string {
 }
 
 // durationRange is what a duration can be.
-type durationRange struct{ from, to time.Duration }
+type durationRange struct {
+	from, to time.Duration
+	example  string
+}
 
 // Ranges of the options. What is shorter than a millisecond is most likely a bare
 // number in JSON, which is in nanoseconds.
 var (
-	rangeUpstreamTimeout = durationRange{time.Millisecond, 24 * time.Hour}
-	rangeWait            = durationRange{time.Millisecond, 24 * time.Hour}
-	rangeSweep           = durationRange{time.Millisecond, time.Hour}
-	rangeStoreCall       = durationRange{time.Millisecond, 10 * time.Minute}
+	rangeUpstreamTimeout = durationRange{time.Millisecond, 24 * time.Hour, "30s or 2m"}
+	rangeWait            = durationRange{time.Millisecond, 24 * time.Hour, "500ms or 5s"}
+	rangeSweep           = durationRange{time.Millisecond, time.Hour, "5s or 1m"}
+	rangeStoreCall       = durationRange{time.Millisecond, 10 * time.Minute, "500ms or 5s"}
 	// Two of them after one another are within the years that SQLite's store and
 	// Go's durations can count in nanoseconds.
-	rangeRetention = durationRange{time.Millisecond, 36_500 * day}
+	rangeRetention = durationRange{time.Millisecond, 36_500 * day, "24h or 7d"}
 )
 
 const day = 24 * time.Hour

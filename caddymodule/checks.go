@@ -129,7 +129,7 @@ func checkMethod(method string) error {
 
 func checkHeaderName(name string) error {
 	if !httpguts.ValidHeaderFieldName(name) {
-		return fmt.Errorf("header name %q is not valid: write one such as X-Client-Reference", name)
+		return fmt.Errorf("%q is not the name of a header: write it without a colon, such as X-Client-Reference", name)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func checkKeptAndDropped(keep, drop []string) error {
 func checkPath(path string) error {
 	_, err := canonical.Compile(canonical.Rules{Include: []string{path}})
 	if wrong := (*canonical.RuleError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("path %q cannot be used, %s: %s", path, wrong.Reason, wrong.Help)
+		return fmt.Errorf("path %q cannot be used, %s: write one such as data.id or items.0.id", path, wrong.Reason)
 	}
 	if slices.Contains(strings.Split(path, "."), "#") {
 		return fmt.Errorf("path %q cannot be used, it names many values: write one such as data.id or items.0.id", path)
@@ -199,7 +199,7 @@ func checkPolicy(policy string) error {
 	case err != nil || strings.ContainsFunc(policy, outside),
 		u.Scheme == "" && !strings.HasPrefix(policy, "/"),
 		(u.Scheme == "http" || u.Scheme == "https") && u.Host == "":
-		return fmt.Errorf("policy %q is not a link: write a URL such as https://example.com/idempotency, or a path such as /idempotency", policy)
+		return fmt.Errorf("%q is not a link: write a URL such as https://example.com/idempotency, or a path such as /idempotency", policy)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (r durationRange) check(name string, value caddy.Duration) error {
 	case r.has(d):
 		return nil
 	case 0 < d && d < r.from:
-		return fmt.Errorf("%s %s is out of range: write %s, in JSON with a unit (\"30s\"), since a bare number is in nanoseconds", name, d, r)
+		return fmt.Errorf("%s %s is out of range: write %s; a number without a unit is in nanoseconds, \"%s\" is not", name, d, r, strings.Fields(r.example)[0])
 	}
 	return fmt.Errorf("%s %s is out of range: write %s", name, brief(d), r)
 }

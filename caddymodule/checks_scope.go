@@ -45,7 +45,7 @@ func checkScopeText(template string) error {
 	}
 	for _, name := range names {
 		if varies(name) {
-			return fmt.Errorf("{%s} differs from a request to its retry, which would be executed again: write a value that stays, such as {http.auth.user.id}", name)
+			return fmt.Errorf("{%s} differs from a request to its retry, which would be executed again: write a value that both of them have", name)
 		}
 	}
 	return nil

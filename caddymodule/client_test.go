@@ -211,3 +211,9 @@ func (a answer) replays(first answer) {
 	require.Equal(a.t, string(first.body), string(a.body))
 	require.True(a.t, a.isReplay(), "it is marked as a replay")
 }
+
+// large is a body of a JSON order of so many bytes.
+func large(bytes int) string {
+	head, tail := `{"item":"`, `"}`
+	return head + strings.Repeat("b", bytes-len(head)-len(tail)) + tail
+}

@@ -144,7 +144,7 @@ func TestValidateNeedsNoDatabaseAndMakesNone(t *testing.T) {
 
 // withHandler is a configuration of one route, by the JSON of app and handler.
 func withHandler(app, handler string) []byte {
-	handler = `{"handler": "idempotency", ` + strings.TrimPrefix(strings.TrimSpace(handler), "{")
+	handler = strings.Replace(`{"handler": "idempotency", `+strings.TrimPrefix(handler, "{"), ", }", "}", 1)
 	return []byte(`{"admin": {"disabled": true}, "apps": {"idempotency": ` + app +
 		`, "http": {"servers": {"srv0": {"listen": ["127.0.0.1:0"], "routes": [{"handle": [` + handler + `]}]}}}}}`)
 }

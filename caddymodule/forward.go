@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -26,7 +27,7 @@ func (h *Handler) forward(x *exchange, rec *recorder) (e evidence) {
 
 	wire := &wire{}
 	body := &countedBody{ReadCloser: newBody(x.body)}
-	r := x.r.Clone(wire.watch(ctx))
+	r := x.r.Clone(protected(wire.watch(ctx)))
 	h.prepare(r, x, body)
 	proxy := watchProxy(r)
 
@@ -36,7 +37,8 @@ func (h *Handler) forward(x *exchange, rec *recorder) (e evidence) {
 		}
 		e.status, e.whole = rec.status, e.err == nil && e.panicked == nil && rec.whole()
 		e.timedOut = timedOut(ctx)
-		e.neverSent = wire.neverSent() || proxy.neverChose() && !wire.asked.Load() && !body.touched.Load()
+		e.neverSent = wire.neverSent() ||
+			(proxy.neverChose() || errors.Is(e.err, errNested)) && !wire.asked.Load() && !body.touched.Load()
 	}()
 	e.err = x.next.ServeHTTP(rec, r)
 	return e

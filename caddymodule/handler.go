@@ -155,6 +155,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		// RFC 10036: who must buffer what is marked Incremental refuses it.
 		return caddyhttp.Error(http.StatusNotImplemented, errIncremental)
 	}
+	if isProtected(r.Context()) {
+		return caddyhttp.Error(http.StatusInternalServerError, errNested)
+	}
 	x := &exchange{w: w, r: r, next: next}
 	err := h.serve(x)
 	if refusal := (*refusal)(nil); errors.As(err, &refusal) {

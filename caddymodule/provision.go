@@ -49,7 +49,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	h.app = app.(*App)
 	h.Fingerprint.MemberKey = h.app.memberKey()
 	if h.canon, err = h.compile(); err != nil {
-		return fmt.Errorf("fingerprint: %w", err)
+		return err // which names the rule
 	}
 	if err := h.app.needSecret(h.StoreKey); err != nil {
 		return err

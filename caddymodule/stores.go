@@ -24,7 +24,8 @@ type PostgresStore struct {
 	// Timeout bounds each store call. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// LockTimeout bounds the wait for one lock. Default: 2s.
+	// LockTimeout bounds the wait for one lock. Default: 2s, or timeout if that is
+	// shorter.
 	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
 
 	// MaxConns is the size of the connection pool. No request holds a connection

@@ -42,7 +42,8 @@ type Config struct {
 	// Timeout bounds each store call, all in all. Default 5 s.
 	Timeout time.Duration
 
-	// LockTimeout bounds the wait for one lock. Default 2 s.
+	// LockTimeout bounds the wait for one lock. Default 2 s, or Timeout if that is
+	// shorter.
 	LockTimeout time.Duration
 
 	// MaxConns is the size of the connection pool. Default 10.
@@ -61,7 +62,7 @@ func (c Config) withDefaults() Config {
 		c.Timeout = DefaultTimeout
 	}
 	if c.LockTimeout == 0 {
-		c.LockTimeout = DefaultLockTimeout
+		c.LockTimeout = min(DefaultLockTimeout, c.Timeout)
 	}
 	if c.MaxConns == 0 {
 		c.MaxConns = DefaultMaxConns
@@ -82,7 +83,7 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	}
 	pool, err := pgxpool.ParseConfig(c.DSN)
 	if err != nil {
-		return nil, err // pgx leaves the password out
+		return nil, fmt.Errorf("dsn: %w: write one such as postgres://user:password@host:5432/database", err) // pgx leaves the password out
 	}
 	if c.LockTimeout > c.Timeout {
 		return nil, fmt.Errorf("lock_timeout %s is longer than timeout %s, which bounds the whole call", c.LockTimeout, c.Timeout)
