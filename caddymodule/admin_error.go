@@ -58,20 +58,20 @@ var adminProblems = func() map[string]adminProblem {
 // adminError is an answer of the API that is not the one asked for.
 type adminError struct {
 	adminProblem
-	text   string     // what was found, and what to write; never a key
-	record *Record    // as it is; nil if there is none
-	audit  []Decision // about that record, or the one that was there
+	text   string      // what was found, and what to write; never a key
+	record *recordView // as it is; nil if there is none
+	audit  []decision  // about that record, or the one that was there
 }
 
 func (e *adminError) Error() string { return e.text }
 
 // adminErrorBody is the JSON of an error. The member error is what Caddy's own have.
 type adminErrorBody struct {
-	Type   string     `json:"type"`
-	Status int        `json:"status"`
-	Text   string     `json:"error"`
-	Record *Record    `json:"record,omitempty"`
-	Audit  []Decision `json:"audit,omitempty"`
+	Type   string      `json:"type"`
+	Status int         `json:"status"`
+	Text   string      `json:"error"`
+	Record *recordView `json:"record,omitempty"`
+	Audit  []decision  `json:"audit,omitempty"`
 }
 
 func badRequest(format string, args ...any) error {

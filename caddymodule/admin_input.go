@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/caddy-idempotency/caddy-idempotency/store"
@@ -36,8 +38,13 @@ func readInput(w http.ResponseWriter, r *http.Request, input any) error {
 }
 
 func decodeStrictly(raw []byte, input any) error {
-	if err := unmarshalStrictly(raw, input); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(input); err != nil {
 		return badRequest("the request cannot be read: %v", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return badRequest("the request goes on after its JSON object: send one")
 	}
 	return nil
 }
@@ -69,7 +76,7 @@ func (i identityInput) identity() (store.Identity, error) {
 // checkWords takes what an operator writes for people.
 func checkWords(name, value string, most int, example string) error {
 	switch {
-	case isBlank(value):
+	case strings.TrimSpace(value) == "":
 		return badRequest("%s is missing: write %s", name, example)
 	case !printable(value):
 		return badRequest("%s holds a control character: write one line of text", name)
@@ -78,18 +85,3 @@ func checkWords(name, value string, most int, example string) error {
 	}
 	return nil
 }
-
-// unmarshalStrictly refuses unknown members and what follows the value. Its errors
-// hold no values.
-func unmarshalStrictly(raw []byte, into any) error {
-	decoder := newStrictDecoder(raw)
-	if err := decoder.Decode(into); err != nil {
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON object")
-	}
-	return nil
-}
-
-var _ = json.Decoder{}

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-// Record is a record as operators see it, in JSON.
-type Record struct {
+// recordView is a record as operators see it, in JSON.
+type recordView struct {
 	Tenant    string `json:"tenant"`
 	Actor     string `json:"actor"`
 	Operation string `json:"operation"`
@@ -37,15 +37,15 @@ type Record struct {
 	ReplayUntil *time.Time `json:"replay_until,omitempty"`
 }
 
-// Stored is a stored response, in JSON. One of the two bodies is there.
-type Stored struct {
+// responseView is a stored response, in JSON. One of the two bodies is there.
+type responseView struct {
 	Header     http.Header `json:"header"`
 	Body       string      `json:"body,omitempty"`
 	BodyBase64 []byte      `json:"body_base64,omitempty"` // if it is not text
 }
 
-// Decision is an entry of the audit, in JSON.
-type Decision struct {
+// decision is an entry of the audit, in JSON.
+type decision struct {
 	At     time.Time   `json:"at"`
 	By     string      `json:"by"`
 	From   store.State `json:"from"`
@@ -64,8 +64,8 @@ func attemptOf(r *store.Record) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-func viewRecord(r *store.Record) Record {
-	view := Record{
+func viewRecord(r *store.Record) recordView {
+	view := recordView{
 		Tenant: r.Tenant, Actor: r.Actor, Operation: r.Operation, Key: r.Key, KeyDigest: r.KeyDigest(),
 		Attempt: attemptOf(r), State: r.State, Status: r.Status, Resource: r.Resource,
 		NaturalKey: naturalKeyText(r.NaturalKey), Reason: r.Reason, Verifications: r.Verifications,
@@ -86,8 +86,8 @@ func viewRecord(r *store.Record) Record {
 	return view
 }
 
-func viewStored(r *store.Response) *Stored {
-	view := &Stored{Header: r.Header}
+func viewResponse(r *store.Response) *responseView {
+	view := &responseView{Header: r.Header}
 	if utf8.Valid(r.Body) {
 		view.Body = string(r.Body)
 	} else {
@@ -96,14 +96,14 @@ func viewStored(r *store.Response) *Stored {
 	return view
 }
 
-func viewAudit(entries []store.AuditEntry) []Decision {
-	view := make([]Decision, 0, len(entries))
+func viewAudit(entries []store.AuditEntry) []decision {
+	view := make([]decision, 0, len(entries))
 	for _, e := range entries {
 		to := string(e.To)
 		if to == "" {
 			to = released
 		}
-		view = append(view, Decision{At: e.At.UTC(), By: e.By, From: e.From, To: to, Status: e.Status, Reason: e.Reason})
+		view = append(view, decision{At: e.At.UTC(), By: e.By, From: e.From, To: to, Status: e.Status, Reason: e.Reason})
 	}
 	return view
 }
@@ -111,7 +111,7 @@ func viewAudit(entries []store.AuditEntry) []Decision {
 // known is what the store knows of an identity.
 type known struct {
 	record *store.Record // nil if there is none
-	audit  []Decision
+	audit  []decision
 }
 
 func lookUp(ctx context.Context, s *store.Store, id store.Identity) (k known, err error) {
@@ -126,10 +126,10 @@ func lookUp(ctx context.Context, s *store.Store, id store.Identity) (k known, er
 
 // showView is the answer of show.
 type showView struct {
-	Record       Record     `json:"record"`
-	ResponseKept bool       `json:"response_kept"`
-	Response     *Stored    `json:"response,omitempty"` // if it was asked for
-	Audit        []Decision `json:"audit"`
+	Record       recordView    `json:"record"`
+	ResponseKept bool          `json:"response_kept"`
+	Response     *responseView `json:"response,omitempty"` // if it was asked for
+	Audit        []decision    `json:"audit"`
 }
 
 // showInput names a record. With response, its stored response is shown, which may
@@ -157,13 +157,13 @@ func adminShow(b *backend, w http.ResponseWriter, r *http.Request) (any, error) 
 	}
 	view := showView{Record: viewRecord(k.record), ResponseKept: k.record.Response != nil, Audit: k.audit}
 	if input.Response && view.ResponseKept {
-		view.Response = viewStored(k.record.Response)
+		view.Response = viewResponse(k.record.Response)
 	}
 	return view, nil
 }
 
 // noRecord says what is known of a record that is not there.
-func noRecord(audit []Decision) error {
+func noRecord(audit []decision) error {
 	e := &adminError{adminProblem: adminNoRecord, audit: audit}
 	if len(audit) == 0 {
 		e.text = "there is no record of this tenant, actor, operation and key: the request never arrived, or its key was released; write all four as they are listed"
@@ -174,6 +174,6 @@ func noRecord(audit []Decision) error {
 	return e
 }
 
-func (d Decision) sentence() string {
+func (d decision) sentence() string {
 	return d.To + " by " + d.By + " at " + d.At.Format(time.RFC3339) + " (" + d.Reason + ")"
 }

@@ -18,6 +18,7 @@ func init() {
 		Short: "Tools for the idempotency module",
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.AddCommand(fingerprintCommand(), migrationsCommand())
+			cmd.AddCommand(operatorCommands()...)
 		},
 	})
 }
