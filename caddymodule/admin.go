@@ -37,7 +37,7 @@ const adminBase = "/idempotency/"
 type endpoint struct {
 	path   string
 	method string
-	serve  func(b *backend, w http.ResponseWriter, r *http.Request) (any, error)
+	serve  func(d desk, w http.ResponseWriter, r *http.Request) (any, error)
 }
 
 var endpoints = []endpoint{
@@ -93,7 +93,7 @@ func (e endpoint) answer(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	return e.serve(b, w, r)
+	return e.serve(desk{app, b}, w, r)
 }
 
 // runningApp is the app of the configuration in force, which is asked for anew each
@@ -110,14 +110,20 @@ func runningApp() (*App, error) {
 	return app.(*App), nil
 }
 
+// desk is where one request of an operator's is served.
+type desk struct {
+	app     *App
+	backend *backend
+}
+
 // ask makes calls to the store for an operator, in the time of one call.
-func ask[T any](ctx context.Context, b *backend, call func(context.Context, *store.Store) (T, error)) (T, error) {
-	s := b.store.Load()
+func ask[T any](ctx context.Context, d desk, call func(context.Context, *store.Store) (T, error)) (T, error) {
+	s := d.backend.store.Load()
 	if s == nil {
 		var none T
 		return none, errNotOpen
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.backend.timeout)
 	defer cancel()
 	return call(ctx, s)
 }
@@ -129,12 +135,12 @@ type statsView struct {
 	OldestUnknown int64                 `json:"oldest_unknown_seconds"` // 0 if there is none
 }
 
-func adminStats(b *backend, _ http.ResponseWriter, r *http.Request) (any, error) {
-	stats, err := ask(r.Context(), b, func(ctx context.Context, s *store.Store) (store.Stats, error) { return s.Stats(ctx) })
+func adminStats(d desk, _ http.ResponseWriter, r *http.Request) (any, error) {
+	stats, err := ask(r.Context(), d, func(ctx context.Context, s *store.Store) (store.Stats, error) { return s.Stats(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	return statsView{Store: b.opener.Place(), Records: stats.Records, OldestUnknown: int64(stats.OldestUnknown.Seconds())}, nil
+	return statsView{Store: d.backend.opener.Place(), Records: stats.Records, OldestUnknown: int64(stats.OldestUnknown.Seconds())}, nil
 }
 
 func writeAdminJSON(w http.ResponseWriter, status int, value any) {

@@ -25,14 +25,14 @@ type listView struct {
 	Next    string       `json:"next,omitempty"` // cursor of the next page; none on the last one
 }
 
-func adminList(b *backend, w http.ResponseWriter, r *http.Request) (any, error) {
+func adminList(d desk, w http.ResponseWriter, r *http.Request) (any, error) {
 	filter, err := readFilter(r.URL.RawQuery)
 	if err != nil {
 		return nil, err
 	}
 	page := filter
 	page.Limit++ // one more, to know whether there is a next page
-	records, err := ask(r.Context(), b, func(ctx context.Context, s *store.Store) ([]*store.Record, error) {
+	records, err := ask(r.Context(), d, func(ctx context.Context, s *store.Store) ([]*store.Record, error) {
 		return s.List(ctx, page)
 	})
 	if err != nil {

@@ -114,7 +114,20 @@ type known struct {
 	audit  []decision
 }
 
-func lookUp(ctx context.Context, s *store.Store, id store.Identity) (k known, err error) {
+// lookUp reads a record and its audit. The key is the one that is listed, or the
+// client's, of which a route may store a digest alone.
+func (d desk) lookUp(ctx context.Context, id store.Identity) (known, error) {
+	return ask(ctx, d, func(ctx context.Context, s *store.Store) (known, error) {
+		k, err := lookUpAs(ctx, s, id)
+		if err != nil || k.record != nil || len(k.audit) > 0 || d.app.secret == nil {
+			return k, err
+		}
+		id.Key = d.app.storedKey(StoreKeyDigest, id.Key)
+		return lookUpAs(ctx, s, id)
+	})
+}
+
+func lookUpAs(ctx context.Context, s *store.Store, id store.Identity) (k known, err error) {
 	k.record, err = s.Read(ctx, id)
 	if err != nil && !errors.Is(err, store.ErrNoRecord) {
 		return k, err
@@ -139,7 +152,7 @@ type showInput struct {
 	Response bool `json:"response"`
 }
 
-func adminShow(b *backend, w http.ResponseWriter, r *http.Request) (any, error) {
+func adminShow(d desk, w http.ResponseWriter, r *http.Request) (any, error) {
 	var input showInput
 	if err := readInput(w, r, &input); err != nil {
 		return nil, err
@@ -148,7 +161,7 @@ func adminShow(b *backend, w http.ResponseWriter, r *http.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	k, err := ask(r.Context(), b, func(ctx context.Context, s *store.Store) (known, error) { return lookUp(ctx, s, id) })
+	k, err := d.lookUp(r.Context(), id)
 	switch {
 	case err != nil:
 		return nil, err

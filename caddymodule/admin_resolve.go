@@ -63,7 +63,7 @@ type resolveView struct {
 	Audit  []decision  `json:"audit"`
 }
 
-func adminResolve(b *backend, w http.ResponseWriter, r *http.Request) (any, error) {
+func adminResolve(d desk, w http.ResponseWriter, r *http.Request) (any, error) {
 	var input resolveInput
 	if err := readInput(w, r, &input); err != nil {
 		return nil, err
@@ -80,21 +80,21 @@ func adminResolve(b *backend, w http.ResponseWriter, r *http.Request) (any, erro
 	case !input.isEmpty():
 		return nil, badRequest("a request that was not executed has no response: leave status, location, resource, content_type, body, replay_for and keep_for out, or write %s", asCompleted)
 	}
-	return decide(b, r, input.decisionInput, completion)
+	return d.decide(r, input.decisionInput, completion)
 }
 
 // adminRelease resolves as not executed.
-func adminRelease(b *backend, w http.ResponseWriter, r *http.Request) (any, error) {
+func adminRelease(d desk, w http.ResponseWriter, r *http.Request) (any, error) {
 	var input decisionInput
 	if err := readInput(w, r, &input); err != nil {
 		return nil, err
 	}
-	return decide(b, r, input, nil)
+	return d.decide(r, input, nil)
 }
 
 // decide settles an unknown outcome. Somebody else may be faster: then the operator
 // is told what they did, and nothing changes.
-func decide(b *backend, r *http.Request, input decisionInput, completion *store.Completion) (any, error) {
+func (d desk) decide(r *http.Request, input decisionInput, completion *store.Completion) (any, error) {
 	id, err := input.identity()
 	if err != nil {
 		return nil, err
@@ -109,17 +109,18 @@ func decide(b *backend, r *http.Request, input decisionInput, completion *store.
 
 	// An operator who hangs up has decided all the same.
 	ctx := context.WithoutCancel(r.Context())
-	seen, err := ask(ctx, b, func(ctx context.Context, s *store.Store) (known, error) { return lookUp(ctx, s, id) })
+	seen, err := d.lookUp(ctx, id)
 	if err == nil {
 		err = input.undecided(seen)
 	}
 	if err != nil {
 		return nil, err
 	}
-	_, err = ask(ctx, b, func(ctx context.Context, s *store.Store) (none struct{}, err error) {
+	id = seen.record.Identity
+	_, err = ask(ctx, d, func(ctx context.Context, s *store.Store) (none struct{}, err error) {
 		return none, s.Resolve(ctx, seen.record, resolution)
 	})
-	now, again := ask(ctx, b, func(ctx context.Context, s *store.Store) (known, error) { return lookUp(ctx, s, id) })
+	now, again := d.lookUp(ctx, id)
 	var overtaken *store.OvertakenError
 	switch {
 	case errors.As(err, &overtaken) && again == nil:
