@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,7 @@ const openRetry = time.Second
 func newBackend(opener StoreOpener, keys []sealed.Key) (*backend, error) {
 	b := &backend{opener: opener, keys: keys, timeout: opener.CallTimeout(), settler: newSettler()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
+	b.sweepEvery(DefaultSweepEvery) // until the app says how often
 
 	err := b.open()
 	var engine *store.EngineError
@@ -109,6 +111,7 @@ func (b *backend) run() {
 		}
 	}
 	b.work.Go(func() { b.settler.run(b.ctx, b.timeout) })
+	b.work.Go(b.verifyForever)
 	b.sweepForever()
 }
 
@@ -180,6 +183,13 @@ func (b *backend) sealWith(keys []sealed.Key) error {
 		return nil // they are taken when it opens
 	}
 	return b.sealed.SetKeys(keys)
+}
+
+// pauseBetweenSweeps waits, and reports false if the backend is to stop. The jitter
+// parts instances that were started together.
+func (b *backend) pauseBetweenSweeps() bool {
+	every := time.Duration(b.sweep.Load())
+	return pause(b.ctx, every/2+rand.N(every))
 }
 
 // sweepEvery sets the pause between two sweeps, from the next one on.

@@ -147,6 +147,7 @@ func (g *gateway) caddyfile() string {
 	if upstream == "" {
 		upstream = g.upstream.Addr()
 	}
+	options = strings.ReplaceAll(options, "{upstream}", upstream)
 	return fmt.Sprintf(`{
 	admin %s
 	auto_https off

@@ -115,3 +115,33 @@ func (m measured) Stats(ctx context.Context) (stats store.Stats, err error) {
 	defer func(begun time.Time) { observeCall("stats", begun, err) }(time.Now())
 	return m.Engine.Stats(ctx)
 }
+
+func (m measured) Resolve(ctx context.Context, id store.Identity, token, newToken store.Token, r store.Resolution) (err error) {
+	defer func(begun time.Time) { observeCall("resolve", begun, err) }(time.Now())
+	return m.Engine.Resolve(ctx, id, token, newToken, r)
+}
+
+func (m measured) TakeUnknown(ctx context.Context, operations []string, hold time.Duration, limit int) (records []*store.Record, err error) {
+	defer func(begun time.Time) { observeCall("take_unknown", begun, err) }(time.Now())
+	return m.Engine.TakeUnknown(ctx, operations, hold, limit)
+}
+
+func (m measured) TakeForProbe(ctx context.Context, id store.Identity, token store.Token, hold time.Duration) (err error) {
+	defer func(begun time.Time) { observeCall("take_for_probe", begun, err) }(time.Now())
+	return m.Engine.TakeForProbe(ctx, id, token, hold)
+}
+
+func (m measured) PutOff(ctx context.Context, id store.Identity, token store.Token, delay time.Duration) (err error) {
+	defer func(begun time.Time) { observeCall("put_off", begun, err) }(time.Now())
+	return m.Engine.PutOff(ctx, id, token, delay)
+}
+
+func (m measured) List(ctx context.Context, filter store.Filter) (records []*store.Record, err error) {
+	defer func(begun time.Time) { observeCall("list", begun, err) }(time.Now())
+	return m.Engine.List(ctx, filter)
+}
+
+func (m measured) Audit(ctx context.Context, id store.Identity) (entries []store.AuditEntry, err error) {
+	defer func(begun time.Time) { observeCall("audit", begun, err) }(time.Now())
+	return m.Engine.Audit(ctx, id)
+}

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,13 +30,11 @@ func (b *backend) sweepForever() {
 		b.drain(zap.WarnLevel, "leases are over, their outcomes are unknown", s.Abandon)
 		b.drain(zap.DebugLevel, "replay windows are over", s.Expire)
 		b.drain(zap.InfoLevel, "tombstones are purged", s.Purge)
-		b.verifyDue()
 		if time.Since(counted) >= countEvery {
 			b.count(s)
 			counted = time.Now()
 		}
-		every := time.Duration(b.sweep.Load())
-		if !pause(b.ctx, every/2+rand.N(every)) { // jitter: instances started together part
+		if !b.pauseBetweenSweeps() {
 			return
 		}
 	}

@@ -32,7 +32,17 @@ func (h *Handler) hold() time.Duration {
 	return time.Duration(h.Verify.Timeout) + 3*h.app.opener.CallTimeout()
 }
 
-// verifyDue probes what is due, from the background.
+// verifyForever probes what is due, beside the sweeps: an upstream that is slow to
+// answer holds up nothing else.
+func (b *backend) verifyForever() {
+	for {
+		b.verifyDue()
+		if !b.pauseBetweenSweeps() {
+			return
+		}
+	}
+}
+
 func (b *backend) verifyDue() {
 	routes := b.verifiers.Load()
 	if routes == nil || len(*routes) == 0 {
