@@ -116,12 +116,24 @@ func (g *gateway) do(ctx context.Context, key, body string, changes ...with) ans
 // the gateway closes it.
 func (g *gateway) raw(request string) string {
 	g.t.Helper()
+	return g.rawThen(request, func(*net.TCPConn) error { return nil })
+}
+
+// rawAndNoMore does so and closes its own side.
+func (g *gateway) rawAndNoMore(request string) string {
+	g.t.Helper()
+	return g.rawThen(request, (*net.TCPConn).CloseWrite)
+}
+
+func (g *gateway) rawThen(request string, then func(*net.TCPConn) error) string {
+	g.t.Helper()
 	g.story.tell("-> %q", request)
 	conn, err := net.Dial("tcp", g.addr)
 	require.NoError(g.t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, request)
 	require.NoError(g.t, err)
+	require.NoError(g.t, then(conn.(*net.TCPConn)))
 	response, err := io.ReadAll(conn)
 	require.NoError(g.t, err)
 	g.story.tell("<- %q", response)

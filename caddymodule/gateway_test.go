@@ -109,6 +109,8 @@ func (g *gateway) start() {
 // launch runs the gateway.
 func (g *gateway) launch() {
 	g.t.Helper()
+	_, err := program() // built before the story begins
+	require.NoError(g.t, err)
 	g.story.tell("the gateway starts")
 	g.processes = append(g.processes, startProcess(g.t, g.dir, g.caddyfile()))
 	if g.upstream != nil {
@@ -164,6 +166,7 @@ func (g *gateway) caddyfile() string {
 	%s
 }
 http://%s {
+	bind 127.0.0.1
 	log
 	%s
 	idempotency {

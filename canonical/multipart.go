@@ -19,7 +19,7 @@ func (e *encoder) multipart(boundary string) {
 	reader := multipart.NewReader(bytes.NewReader(e.body), boundary)
 	for count := 0; ; count++ {
 		part, err := reader.NextRawPart()
-		if err == io.EOF {
+		if err == io.EOF && e.hasLastBoundary(boundary) {
 			break
 		}
 		if err != nil {
@@ -44,6 +44,13 @@ func (e *encoder) multipart(boundary string) {
 		e.entries = append(e.entries, entry{sortKey([]byte(name)), at, len(e.out)})
 	}
 	e.fields(start, first)
+}
+
+// hasLastBoundary tells a form that has ended from one that breaks off within the headers of a part: the reader says
+// io.EOF to both.
+func (e *encoder) hasLastBoundary(boundary string) bool {
+	last := []byte("--" + boundary + "--")
+	return bytes.HasPrefix(e.body, last) || bytes.Contains(e.body, append([]byte("\n"), last...))
 }
 
 // part encodes the content of a part. One that is plain text of moderate size is a field like those of other forms, so

@@ -250,6 +250,7 @@ const few = 16
 
 func (e *encoder) sortMembers(m []entry) {
 	if len(m) > few {
+		e.rekey(m)
 		slices.SortFunc(m, func(a, b entry) int {
 			if a.key != b.key {
 				return cmp.Compare(a.key, b.key)
@@ -266,6 +267,24 @@ func (e *encoder) sortMembers(m []entry) {
 			k--
 		}
 		m[k] = x
+	}
+}
+
+// rekey takes the keys from behind what all names begin with, so that a great many names that begin alike are still told
+// apart by their keys.
+func (e *encoder) rekey(m []entry) {
+	common, _ := e.nameAt(m[0].start)
+	for _, x := range m[1:] {
+		name, _ := e.nameAt(x.start)
+		n := 0
+		for n < len(common) && n < len(name) && common[n] == name[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	for i := range m {
+		name, _ := e.nameAt(m[i].start)
+		m[i].key = sortKey(name[len(common):])
 	}
 }
 

@@ -2,13 +2,18 @@ package canonical
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"sort"
 )
 
 const (
 	tagQuery, tagQueryDigest = '?', 'U'
 	tagRaw                   = 'r' // a pair that cannot be decoded: its bytes
 )
+
+// mostPairs bounds the fields of a form. A query is bounded by what a server takes for a head.
+const mostPairs = 10_000
 
 // queryPart encodes the query: its pairs decoded and sorted by name, repeats in their order. Like the WHATWG's URL
 // standard, and unlike net/url, it refuses nothing: a pair with a broken escape counts by its bytes, and cannot be
@@ -59,6 +64,10 @@ func (e *encoder) pairs(b []byte, at int, lenient bool) bool {
 				e.out = e.out[:start]
 				e.putName(name)
 				e.out = append(appendUvarint(append(e.out, tagRaw), len(raw)), raw...)
+			}
+			if len(e.entries) == mostPairs && !lenient {
+				e.refuse(TooLarge, at, "the form has more than 10000 fields")
+				return false
 			}
 			name, _ := e.nameAt(start)
 			e.entries = append(e.entries, entry{sortKey(name), start, len(e.out)})
@@ -118,22 +127,35 @@ func fromHex(c byte) byte {
 
 // sortPairs sorts by name. Repeats keep their order, except where the rules make them a set.
 func (e *encoder) sortPairs(m []entry, n *node) {
-	slices.SortStableFunc(m, func(a, b entry) int {
+	slices.SortFunc(m, func(a, b entry) int {
 		if a.key != b.key {
-			if a.key < b.key {
-				return -1
-			}
-			return 1
+			return cmp.Compare(a.key, b.key)
 		}
-		c := e.compareNames(a, b)
-		if c == 0 && n != nil {
-			name, _ := e.nameAt(a.start)
-			if rules := n.member(name); rules != nil && rules.set {
-				c = bytes.Compare(e.out[a.start:a.end], e.out[b.start:b.end])
-			}
-		}
-		return c
+		// They were laid down in their order.
+		return cmp.Or(e.compareNames(a, b), cmp.Compare(a.start, b.start))
 	})
+	if n == nil {
+		return
+	}
+	for i := range n.members {
+		if child := &n.members[i]; child.node.set {
+			first, last := e.named(m, []byte(child.name))
+			slices.SortFunc(m[first:last], func(a, b entry) int {
+				return bytes.Compare(e.out[a.start:a.end], e.out[b.start:b.end])
+			})
+		}
+	}
+}
+
+// named returns the range of the sorted entries that have that name.
+func (e *encoder) named(m []entry, name []byte) (first, last int) {
+	before := func(orEqual int) int {
+		return sort.Search(len(m), func(i int) bool {
+			x, _ := e.nameAt(m[i].start)
+			return bytes.Compare(x, name) >= orEqual
+		})
+	}
+	return before(0), before(1)
 }
 
 // addPairs notes the digest of each name with all its values.

@@ -313,11 +313,11 @@ func (e *encoder) nameAt(at int) (name []byte, value int) {
 }
 
 func splitName(b []byte, at int) (name []byte, value int) {
-	n, size := uint64(b[at]), 1
+	n, size := int(b[at]), 1
 	if n >= 0x80 {
-		n, size = binary.Uvarint(b[at:])
+		n, size = uvarintAt(b, at)
 	}
-	value = at + size + int(n) - 1
+	value = at + size + n - 1
 	return b[at+size : value], value
 }
 
