@@ -223,13 +223,13 @@ func TestStoredResponsesAreEncryptedAndKeysRotated(t *testing.T) {
 		g.post("K1", order(100)).replays(first)
 
 		s.directive = plain + "\nencrypt k2 " + key("b") + "\nencrypt k1 " + key("a")
-		g.reload()
+		g.restart()
 		g.post("K1", order(100)).replays(first)
 		second := g.post("K2", order(100))
 		second.first(201)
 
 		s.directive = plain + "\nencrypt k2 " + key("b")
-		g.reload()
+		g.restart()
 		g.post("K2", order(100)).replays(second)
 		require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem(), "its key is gone")
 
