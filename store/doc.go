@@ -25,10 +25,13 @@
 //	executing   --abandon------> unknown
 //	unknown     --complete-----> completed
 //	unknown     --release------> (no record)
+//	unknown     --resolve------> completed, or (no record)
 //	completed   --expire-------> expired
 //	expired     --purge--------> (no record)
 //
-// Complete, mark unknown and release belong to the holder of the token. Abandon
+// Complete, mark unknown and release belong to the holder of the token. Resolve is
+// what a verifier or an operator decides about the record as they saw it; it is
+// kept in the audit, and the record's new token fences its claimant off. Abandon
 // (the lease is over), expire (the replay window is over) and purge (the
 // tombstone is older than the route keeps it) are what time does, in
 // background batches. Time never reopens a key whose outcome is in doubt:

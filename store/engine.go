@@ -52,8 +52,10 @@ type Engine interface {
 	Purge(ctx context.Context, limit int) (int, error)
 
 	// Resolve moves Unknown to Completed, or deletes the record, and adds the
-	// decision to the audit, all or nothing. A completed record gets the new token.
-	// ErrNotHeld unless the record is Unknown and carries the token.
+	// decision to the audit, all or nothing. A completed record gets the new token,
+	// which names the decision: one that the audit holds already is a success, since
+	// the acknowledgement of an earlier try was lost. Else ErrNotHeld unless the
+	// record is Unknown and carries the token.
 	Resolve(ctx context.Context, id Identity, token, newToken Token, resolution Resolution) error
 
 	// TakeUnknown returns Unknown records of the operations, at most limit of them,
@@ -72,8 +74,9 @@ type Engine interface {
 	// carries the token.
 	PutOff(ctx context.Context, id Identity, token Token, delay time.Duration) error
 
-	// List returns records of one state without their responses: Unknown ones the
-	// oldest first, all others in the order of their identity.
+	// List returns records of one state, as Read would tell it, without their
+	// responses: Unknown ones the oldest first, all others in the order of their
+	// identity.
 	List(ctx context.Context, filter Filter) ([]*Record, error)
 
 	// Audit returns the decisions about one record, the oldest first.

@@ -122,7 +122,14 @@ func (e *UnprovedClaimError) Unwrap() error { return e.Err }
 // Release deletes the record that the claim may have left behind. It is proved
 // that the request was never forwarded, since nobody but the caller holds the
 // token. Without it, the record becomes Unknown when its lease is over.
-func (e *UnprovedClaimError) Release(ctx context.Context) error { return e.claim.Release(ctx) }
+func (e *UnprovedClaimError) Release(ctx context.Context) error {
+	err := e.claim.Release(ctx)
+	var lost *ClaimLostError
+	if errors.As(err, &lost) && lost.Record.Token != e.claim.token {
+		return nil // most likely there never was a record of this claim
+	}
+	return err
+}
 
 // MarkUnknown returns a write that records that the request was forwarded all the
 // same, without the protection of a claim. Where no record was left behind, there
@@ -172,16 +179,24 @@ func (c *Claim) MarkUnknown(ctx context.Context, doubt Doubt) error {
 }
 
 // Release reopens the key. The caller has proof that the upstream received
-// nothing, or that its answer means that nothing was done.
+// nothing, or that its answer means that nothing was done. *ClaimLostError if the
+// record may have been settled otherwise.
 func (c *Claim) Release(ctx context.Context) error {
 	err := c.settle(ctx, func() error {
 		return c.store.engine.Release(ctx, c.id, c.token)
 	})
 	var lost *ClaimLostError
-	if errors.As(err, &lost) && (lost.Record == nil || lost.Record.Token != c.token) {
-		return nil // gone is what was wanted, whoever has claimed the key since
+	switch {
+	case !errors.As(err, &lost):
+		return err
+	case lost.Record == nil:
+		return nil // gone is what was wanted
+	case lost.Record.Token == c.token, lost.Record.State == Completed, lost.Record.State == Expired:
+		// With another token it may be this very record, which somebody has resolved
+		// as executed: the claimant, who knows better, must be told.
+		return err
 	}
-	return err
+	return nil // the key was released, and claimed afresh
 }
 
 // settle makes a transition of this claim. Where the engine says that the token

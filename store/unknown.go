@@ -77,17 +77,14 @@ func (s *Store) Resolve(ctx context.Context, record *Record, resolution Resoluti
 	if !errors.Is(err, ErrNotHeld) {
 		return err
 	}
-	now, err := s.Read(ctx, record.Identity)
-	switch {
-	case errors.Is(err, ErrNoRecord):
-		if resolution.Completion == nil {
-			return nil // gone is what was wanted
-		}
-		return &OvertakenError{}
-	case err != nil:
+	return s.overtaken(ctx, record.Identity)
+}
+
+// overtaken returns what is there now, as an error.
+func (s *Store) overtaken(ctx context.Context, id Identity) error {
+	now, err := s.Read(ctx, id)
+	if err != nil && !errors.Is(err, ErrNoRecord) {
 		return err
-	case now.Token == token:
-		return nil // an earlier try took effect
 	}
 	return &OvertakenError{Record: now}
 }
@@ -104,7 +101,7 @@ func (s *Store) TakeUnknown(ctx context.Context, operations []string, hold time.
 func (s *Store) TakeForProbe(ctx context.Context, record *Record, hold time.Duration) error {
 	err := s.engine.TakeForProbe(ctx, record.Identity, record.Token, hold)
 	if errors.Is(err, ErrNotHeld) {
-		return &OvertakenError{Record: record}
+		return s.overtaken(ctx, record.Identity)
 	}
 	return err
 }

@@ -7,7 +7,7 @@
 // When which transition may happen is decided in package store.
 //
 // The engine works through a transaction-mode pooler, needs no more than the
-// rights to read and write its two tables, and uses nothing that the distributed
+// rights to read and write its tables, and uses nothing that the distributed
 // engines which speak PostgreSQL's protocol lack: no advisory lock, no
 // notification.
 package postgres
@@ -97,15 +97,15 @@ func isNaturalKeyClash(err error) bool {
 
 const naturalKeyHolder = `
 SELECT actor, key FROM idempotency_records
-WHERE tenant = $1 AND operation = $2 AND natural_key = $3`
+WHERE tenant = $1 AND operation = $2 AND natural_key = $3 AND (actor, key) <> ($4, $5)`
 
 // naturalKeyHolder returns whose the natural key is, as an error; nil if it was
-// released meanwhile.
+// released meanwhile, also if the draft's own key was claimed with it since then.
 func (e *Engine) naturalKeyHolder(ctx context.Context, draft store.Draft) error {
 	holder := draft.Identity
 	found := false
 	err := e.inTx(ctx, "reading natural key", lazy, func(b *pgx.Batch) {
-		b.Queue(naturalKeyHolder, draft.Tenant, draft.Operation, draft.NaturalKey).Query(func(rows pgx.Rows) error {
+		b.Queue(naturalKeyHolder, draft.Tenant, draft.Operation, draft.NaturalKey, draft.Actor, draft.Key).Query(func(rows pgx.Rows) error {
 			defer rows.Close()
 			for rows.Next() {
 				found = true

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,46 +9,58 @@ import (
 )
 
 // The oldest unknown outcomes are at the beginning of their own small index. All
-// others are read in the order of the primary key, a page at a time.
+// others are read in the order of the primary key, a page at a time. Each page
+// after the first has a condition that an index can begin at, which "or it is the
+// first" would not be.
 const (
 	listUnknown = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
 FROM idempotency_records
 WHERE unknown_since IS NOT NULL AND state = $1
 	AND unknown_since <= now() - $2::bigint * interval '1 microsecond'
-	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)
-	AND ($5::timestamptz IS NULL OR (unknown_since, tenant, actor, operation, key) > ($5, $6, $7, $8, $9))
-ORDER BY unknown_since, tenant, actor, operation, key
-LIMIT $10`
+	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)`
 
+	unknownAfter = `
+	AND (unknown_since, tenant, actor, operation, key) > ($6, $7, $8, $9, $10)`
+
+	unknownPage = `
+ORDER BY unknown_since, tenant, actor, operation, key
+LIMIT $5`
+
+	// In words that the planner can estimate, the state as a reader is told it.
 	listOthers = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
 FROM idempotency_records
-WHERE state = $1
-	AND coalesce(settled_at, claimed_at) <= now() - $2::bigint * interval '1 microsecond'
-	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)
-	AND ($5::timestamptz IS NULL OR (tenant, actor, operation, key) > ($6, $7, $8, $9))
+WHERE (state = $1 AND (state <> 'completed' OR coalesce(replay_until > now(), true))
+		OR $1 = 'expired' AND state = 'completed' AND replay_until <= now())
+	AND CASE WHEN replay_until <= now() THEN replay_until ELSE coalesce(settled_at, claimed_at) END
+		<= now() - $2::bigint * interval '1 microsecond'
+	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)`
+
+	othersAfter = `
+	AND (tenant, actor, operation, key) > ($6, $7, $8, $9)`
+
+	othersPage = `
 ORDER BY tenant, actor, operation, key
-LIMIT $10`
+LIMIT $5`
 )
 
 // List implements store.Engine.
 func (e *Engine) List(ctx context.Context, f store.Filter) (records []*store.Record, err error) {
-	sql := listOthers
+	sql, next, page := listOthers, othersAfter, othersPage
 	if f.State == store.Unknown {
-		sql = listUnknown
+		sql, next, page = listUnknown, unknownAfter, unknownPage
 	}
-	var since *time.Time
-	var after store.Identity
-	if f.After != nil {
-		since, after = &f.After.SettledAt, f.After.Identity
-		if since.IsZero() {
-			since = &f.After.ClaimedAt
+	args := []any{f.State, f.OlderThan.Microseconds(), f.Tenant, f.Operation, f.Limit}
+	if after := f.After; after != nil {
+		sql += next
+		if f.State == store.Unknown {
+			args = append(args, after.SettledAt)
 		}
+		args = append(args, after.Tenant, after.Actor, after.Operation, after.Key)
 	}
 	err = e.inTx(ctx, "listing records", lazy, func(b *pgx.Batch) {
-		queueList(b, &records, sql, f.State, f.OlderThan.Microseconds(), f.Tenant, f.Operation,
-			since, after.Tenant, after.Actor, after.Operation, after.Key, f.Limit)
+		queueList(b, &records, sql+page, args...)
 	})
 	return records, err
 }

@@ -51,13 +51,16 @@ var _ store.Engine = (*Engine)(nil)
 // 1.001 * 1000 may be a little less than 1001.
 const now = `CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER)`
 
+// insertClaim names both of the constraints that a claim may lose to. Neither is an
+// error, which would make all others of the same commit wait for one of their own.
 const insertClaim = `
 INSERT INTO idempotency_records (
 	tenant, actor, operation, key, state, claim_token,
 	fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
 	claimed_at, lease_until, natural_key)
 VALUES (?1, ?2, ?3, ?4, 'executing', ?5, ?6, ?7, ?8, ?9, ` + now + `, ` + now + ` + ?10, ?11)
-ON CONFLICT (tenant, actor, operation, key) DO NOTHING`
+ON CONFLICT (tenant, actor, operation, key) DO NOTHING
+ON CONFLICT (tenant, operation, natural_key) WHERE natural_key IS NOT NULL DO NOTHING`
 
 // Claim implements store.Engine. The loser's read is a statement of its own, so
 // that the writer is free for the next claim meanwhile.
@@ -70,13 +73,12 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
 		milliseconds(draft.Lease), orNull(draft.NaturalKey),
 	)
-	clash := isNaturalKeyClash(err)
-	if err != nil && !clash || inserted == 1 {
+	if err != nil || inserted == 1 {
 		return err == nil, nil, err
 	}
 	held, err = e.read(ctx, draft.Identity)
 	switch {
-	case err == store.ErrNoRecord && clash:
+	case err == store.ErrNoRecord && draft.NaturalKey != "":
 		return false, nil, e.naturalKeyHolder(ctx, draft)
 	case err == store.ErrNoRecord:
 		return false, nil, nil
@@ -90,17 +92,17 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 
 const naturalKeyHolder = `
 SELECT actor, key FROM idempotency_records
-WHERE tenant = ?1 AND operation = ?2 AND natural_key = ?3`
+WHERE tenant = ?1 AND operation = ?2 AND natural_key = ?3 AND (actor, key) <> (?4, ?5)`
 
 // naturalKeyHolder returns whose the natural key is, as an error; nil if it was
-// released meanwhile.
+// released meanwhile, also if the draft's own key was claimed with it since then.
 func (e *Engine) naturalKeyHolder(ctx context.Context, draft store.Draft) (taken error) {
 	err := e.each(ctx, "reading natural key", func(rows *sql.Rows) error {
 		holder := draft.Identity
 		err := rows.Scan(&holder.Actor, &holder.Key)
 		taken = &store.NaturalKeyTakenError{Holder: holder}
 		return err
-	}, naturalKeyHolder, draft.Tenant, draft.Operation, draft.NaturalKey)
+	}, naturalKeyHolder, draft.Tenant, draft.Operation, draft.NaturalKey, draft.Actor, draft.Key)
 	if err != nil {
 		return err
 	}

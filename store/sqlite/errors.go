@@ -60,10 +60,3 @@ func classify(code int) store.Failure {
 	}
 	return store.Rejected
 }
-
-// isNaturalKeyClash tells the other unique constraint from every other error: the
-// conflict target is the primary key's.
-func isNaturalKeyClash(err error) bool {
-	var result *modernc.Error
-	return errors.As(err, &result) && result.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE
-}

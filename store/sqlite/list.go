@@ -8,47 +8,57 @@ import (
 )
 
 // The oldest unknown outcomes are at the beginning of their own small index. All
-// others are read in the order of the key, a page at a time.
+// others are read in the order of the key, a page at a time. Each page after the
+// first has a condition that an index can begin at, which "or it is the first"
+// would not be.
 const (
 	listUnknown = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
 FROM idempotency_records
 WHERE state = 'unknown' AND state = ?1
 	AND unknown_since <= ` + now + ` - ?2
-	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)
-	AND (?5 IS NULL OR (unknown_since, tenant, actor, operation, key) > (?5, ?6, ?7, ?8, ?9))
+	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)`
+
+	unknownAfter = `
+	AND (unknown_since, tenant, actor, operation, key) > (?6, ?7, ?8, ?9, ?10)`
+
+	unknownPage = `
 ORDER BY unknown_since, tenant, actor, operation, key
-LIMIT ?10`
+LIMIT ?5`
 
 	listOthers = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
 FROM idempotency_records
-WHERE state = ?1
-	AND coalesce(settled_at, claimed_at) <= ` + now + ` - ?2
-	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)
-	AND (?5 IS NULL OR (tenant, actor, operation, key) > (?6, ?7, ?8, ?9))
+WHERE ` + stateNow + ` = ?1
+	AND CASE WHEN replay_until <= ` + now + ` THEN replay_until ELSE coalesce(settled_at, claimed_at) END
+		<= ` + now + ` - ?2
+	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)`
+
+	othersAfter = `
+	AND (tenant, actor, operation, key) > (?6, ?7, ?8, ?9)`
+
+	othersPage = `
 ORDER BY tenant, actor, operation, key
-LIMIT ?10`
+LIMIT ?5`
 )
 
 // List implements store.Engine.
 func (e *Engine) List(ctx context.Context, f store.Filter) ([]*store.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	query := listOthers
+	query, next, page := listOthers, othersAfter, othersPage
 	if f.State == store.Unknown {
-		query = listUnknown
+		query, next, page = listUnknown, unknownAfter, unknownPage
 	}
-	var since any
-	var after store.Identity
-	if f.After != nil {
-		after, since = f.After.Identity, f.After.ClaimedAt.UnixMilli()
-		if !f.After.SettledAt.IsZero() {
-			since = f.After.SettledAt.UnixMilli()
+	args := []any{string(f.State), milliseconds(f.OlderThan), f.Tenant, f.Operation, f.Limit}
+	if after := f.After; after != nil {
+		query += next
+		if f.State == store.Unknown {
+			args = append(args, after.SettledAt.UnixMilli())
 		}
+		args = append(args, after.Tenant, after.Actor, after.Operation, after.Key)
 	}
-	return e.list(ctx, "listing records", query, string(f.State), milliseconds(f.OlderThan), f.Tenant, f.Operation,
-		since, after.Tenant, after.Actor, after.Operation, after.Key, f.Limit)
+	return e.list(ctx, "listing records", query+page, args...)
 }
 
 // list runs a query whose rows are an identity and recordColumns.

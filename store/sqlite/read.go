@@ -17,8 +17,10 @@ SELECT ` + recordColumns + `,
 FROM idempotency_records
 WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4`
 
+const stateNow = `CASE WHEN state = 'completed' AND replay_until <= ` + now + ` THEN 'expired' ELSE state END`
+
 const recordColumns = `
-	CASE WHEN state = 'completed' AND replay_until <= ` + now + ` THEN 'expired' ELSE state END,
+	` + stateNow + `,
 	claim_token, fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
 	status, resource, reason, natural_key, verifications,
 	claimed_at, lease_until, settled_at, replay_until, ` + now

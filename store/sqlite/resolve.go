@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"time"
 
@@ -26,29 +27,48 @@ WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 	AND claim_token = ?5 AND state = 'unknown'`
 
 const addAudit = `
-INSERT INTO idempotency_audit (at, tenant, actor, operation, key, decided_by, reason, from_state, to_state, status)
-VALUES (` + now + `, ?1, ?2, ?3, ?4, ?5, ?6, 'unknown', ?7, ?8)`
+INSERT INTO idempotency_audit (at, tenant, actor, operation, key, decision, decided_by, reason, from_state, to_state, status)
+VALUES (` + now + `, ?1, ?2, ?3, ?4, ?5, ?6, ?7, 'unknown', ?8, ?9)`
+
+// decided asks the audit whether the decision was made, by an earlier try.
+const decided = `
+SELECT 1 FROM idempotency_audit
+WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4 AND decision = ?5`
 
 // Resolve implements store.Engine.
 func (e *Engine) Resolve(ctx context.Context, id store.Identity, token, newToken store.Token, r store.Resolution) error {
-	held := []any{id.Tenant, id.Actor, id.Operation, id.Key}
-	if r.Completion == nil {
-		return e.transition(ctx, "releasing unknown record",
-			step{resolveReleased, append(held, token[:])},
-			step{addAudit, append(held, r.By, r.Reason, "", nil)},
-		)
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	of := func(args ...any) []any {
+		return append([]any{id.Tenant, id.Actor, id.Operation, id.Key}, args...)
 	}
-	header, body := encodeResponse(r.Completion.Response)
-	return e.transition(ctx, "resolving record",
-		step{resolveCompleted, append(held, token[:], newToken[:],
-			r.Completion.Status, orNull(r.Completion.Resource), header, body,
-			milliseconds(r.Completion.ReplayFor), milliseconds(r.Completion.KeepFor))},
-		step{addAudit, append(held, r.By, r.Reason, string(store.Completed), r.Completion.Status)},
-	)
+	op := "releasing unknown record"
+	resolve := step{resolveReleased, of(token[:])}
+	record := step{addAudit, of(newToken[:], r.By, r.Reason, "", nil)}
+	if c := r.Completion; c != nil {
+		header, body := encodeResponse(c.Response)
+		op = "resolving record"
+		resolve = step{resolveCompleted, of(token[:], newToken[:],
+			c.Status, orNull(c.Resource), header, body,
+			milliseconds(c.ReplayFor), milliseconds(c.KeepFor))}
+		record = step{addAudit, of(newToken[:], r.By, r.Reason, string(store.Completed), c.Status)}
+	}
+	notHeld := e.transition(ctx, op, resolve, record)
+	if notHeld != store.ErrNotHeld {
+		return notHeld
+	}
+	err := e.each(ctx, op, func(*sql.Rows) error {
+		notHeld = nil // the decision is there
+		return nil
+	}, decided, of(newToken[:])...)
+	if err != nil {
+		return err
+	}
+	return notHeld
 }
 
-// dueUnknown finds what takeForProbe then takes, one by one: there is one writer,
-// and what somebody else took in between is left out.
+// dueUnknown finds what takeDue then takes, one by one: there is one writer, and
+// what somebody else took in between is left out.
 const dueUnknown = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
 FROM idempotency_records
@@ -71,7 +91,7 @@ func (e *Engine) TakeUnknown(ctx context.Context, operations []string, hold time
 	}
 	var taken []*store.Record
 	for _, record := range due {
-		switch err := e.TakeForProbe(ctx, record.Identity, record.Token, hold); err {
+		switch err := e.take(ctx, takeDue, record.Identity, record.Token, hold, record.Verifications); err {
 		case nil:
 			record.Verifications++
 			taken = append(taken, record)
@@ -89,22 +109,34 @@ SET probing_until = ` + now + ` + ?6, verifications = coalesce(verifications, 0)
 WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 	AND claim_token = ?5 AND state = 'unknown' AND (probing_until IS NULL OR probing_until <= ` + now + `)`
 
+// takeDue leaves out also what somebody took and gave back since it was found.
+const takeDue = takeForProbe + `
+	AND verify_at <= ` + now + ` AND coalesce(verifications, 0) = ?7`
+
 // TakeForProbe implements store.Engine.
 func (e *Engine) TakeForProbe(ctx context.Context, id store.Identity, token store.Token, hold time.Duration) error {
-	return e.transition(ctx, "taking unknown record", step{takeForProbe, []any{
+	return e.take(ctx, takeForProbe, id, token, hold)
+}
+
+func (e *Engine) take(ctx context.Context, sql string, id store.Identity, token store.Token, hold time.Duration, more ...any) error {
+	return e.transition(ctx, "taking unknown record", step{sql, append([]any{
 		id.Tenant, id.Actor, id.Operation, id.Key, token[:], milliseconds(hold),
-	}})
+	}, more...)})
 }
 
 const putOff = `
 UPDATE idempotency_records
-SET probing_until = NULL, verify_at = CASE WHEN ?6 >= 0 THEN ` + now + ` + ?6 END
+SET probing_until = NULL, verify_at = ` + now + ` + ?6 -- NULL: never
 WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 	AND claim_token = ?5 AND state = 'unknown'`
 
 // PutOff implements store.Engine.
 func (e *Engine) PutOff(ctx context.Context, id store.Identity, token store.Token, delay time.Duration) error {
+	var after any
+	if delay >= 0 { // also a nanosecond below it, which is no millisecond
+		after = milliseconds(delay)
+	}
 	return e.transition(ctx, "putting verification off", step{putOff, []any{
-		id.Tenant, id.Actor, id.Operation, id.Key, token[:], milliseconds(delay),
+		id.Tenant, id.Actor, id.Operation, id.Key, token[:], after,
 	}})
 }

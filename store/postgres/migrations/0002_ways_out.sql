@@ -4,7 +4,7 @@ ALTER TABLE idempotency_records
 	ADD COLUMN natural_key   text COLLATE "C",
 	ADD COLUMN verify_at     timestamptz, -- due from then on; NULL unless unknown
 	ADD COLUMN probing_until timestamptz, -- somebody is verifying it until then
-	ADD COLUMN verifications smallint;
+	ADD COLUMN verifications integer;
 
 -- It never changes after the claim, and lives as long as the record.
 CREATE UNIQUE INDEX idempotency_records_natural ON idempotency_records (tenant, operation, natural_key)
@@ -14,11 +14,12 @@ CREATE UNIQUE INDEX idempotency_records_natural ON idempotency_records (tenant, 
 CREATE INDEX idempotency_records_verify ON idempotency_records (verify_at)
 	WHERE verify_at IS NOT NULL;
 
-UPDATE idempotency_records SET verify_at = now() WHERE state = 'unknown';
+UPDATE idempotency_records SET verify_at = now() WHERE unknown_since IS NOT NULL;
 
 CREATE TABLE idempotency_audit (
 	id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	at         timestamptz NOT NULL DEFAULT now(),
+	decision   uuid        NOT NULL, -- as its maker named it, to find it again
 	decided_by text        NOT NULL,
 	reason     text        NOT NULL,
 	tenant     text        COLLATE "C" NOT NULL,

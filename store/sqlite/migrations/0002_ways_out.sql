@@ -17,6 +17,7 @@ UPDATE idempotency_records SET verify_at = unknown_since WHERE state = 'unknown'
 CREATE TABLE idempotency_audit (
 	id         INTEGER NOT NULL PRIMARY KEY,
 	at         INTEGER NOT NULL,
+	decision   BLOB    NOT NULL, -- as its maker named it, to find it again
 	decided_by TEXT    NOT NULL,
 	reason     TEXT    NOT NULL,
 	tenant     TEXT    NOT NULL,
