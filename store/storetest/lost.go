@@ -57,6 +57,10 @@ func (f *forgetful) Release(ctx context.Context, id store.Identity, token store.
 	return f.forget("releasing record", f.Engine.Release(ctx, id, token))
 }
 
+func (f *forgetful) Resolve(ctx context.Context, id store.Identity, token, newToken store.Token, r store.Resolution) error {
+	return f.forget("resolving record", f.Engine.Resolve(ctx, id, token, newToken, r))
+}
+
 // forgets puts a forgetful engine between the story and its database.
 func (w *world) forgets() *forgetful {
 	f := &forgetful{Engine: w.engine}
@@ -260,6 +264,13 @@ func refuse(op string) error {
 
 func (refusing) Complete(context.Context, store.Identity, store.Token, store.Completion) error {
 	return refuse("completing record")
+}
+
+// refusingClaims is one that is down for claims alone.
+type refusingClaims struct{ store.Engine }
+
+func (refusingClaims) Claim(context.Context, store.Draft) (bool, *store.Record, error) {
+	return false, nil, refuse("claiming record")
 }
 
 func (refusing) Read(context.Context, store.Identity) (*store.Record, error) {

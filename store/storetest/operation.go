@@ -83,6 +83,7 @@ var operation = []story{
 	{"a call whose time is up fails and changes nothing", func(w *world) {
 		claim := w.wins("K1")
 		before := w.record("K1")
+		unknown := w.unknownOf(draft("unknown", rightToken))
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
 
@@ -96,6 +97,17 @@ var operation = []story{
 			"expire":       func() error { _, err := w.engine.Expire(ctx, all); return err },
 			"purge":        func() error { _, err := w.engine.Purge(ctx, all); return err },
 			"stats":        func() error { _, err := w.engine.Stats(ctx); return err },
+			"resolve": func() error {
+				return w.engine.Resolve(ctx, identity("unknown"), rightToken, decisionToken, asNotExecuted)
+			},
+			"take": func() error {
+				_, err := w.engine.TakeUnknown(ctx, []string{identity("").Operation}, ample, all)
+				return err
+			},
+			"probe":   func() error { return w.engine.TakeForProbe(ctx, identity("unknown"), rightToken, ample) },
+			"put off": func() error { return w.engine.PutOff(ctx, identity("unknown"), rightToken, -1) },
+			"list":    func() error { _, err := w.engine.List(ctx, store.Filter{State: store.Unknown, Limit: all}); return err },
+			"audit":   func() error { _, err := w.engine.Audit(ctx, identity("unknown")); return err },
 		} {
 			var failed *store.EngineError
 			require.ErrorAs(w, call(), &failed, name)
@@ -104,6 +116,7 @@ var operation = []story{
 		}
 
 		w.unchanged(before, w.record("K1"), "none took effect")
+		w.unchanged(unknown, w.record("unknown"), "none took effect")
 		require.Nil(w, w.record("K2"))
 	}},
 }

@@ -48,6 +48,11 @@ func Run(t *testing.T, backend Backend) {
 		{"transition", transitions()},
 		{"passing time", passingTime},
 		{"lost acknowledgement", lostAcknowledgements},
+		{"way out", waysOut},
+		{"lost decision", lostDecisions},
+		{"verification", verification},
+		{"natural key", naturalKeys},
+		{"listing", listing},
 		{"contention", contention},
 		{"operation", operation},
 	} {

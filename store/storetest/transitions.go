@@ -30,8 +30,20 @@ var allowed = map[edge]store.State{
 	{store.Executing, "abandon"}:      store.Unknown,
 	{store.Unknown, "complete"}:       store.Completed,
 	{store.Unknown, "release"}:        nothing,
+	{store.Unknown, resolveCompleted}: store.Completed,
+	{store.Unknown, resolveReleased}:  nothing,
 	{store.Completed, "expire"}:       store.Expired,
 	{store.Expired, "purge"}:          nothing,
+}
+
+// What a verifier or an operator decides, by the token of the record as they saw it.
+const (
+	resolveCompleted = "resolve completed"
+	resolveReleased  = "resolve released"
+)
+
+func (e edge) isResolve() bool {
+	return e.transition == resolveCompleted || e.transition == resolveReleased
 }
 
 // attempt is one cell of the table: a record, and somebody who tries to move it.
@@ -47,7 +59,7 @@ func (a attempt) permitted() (to store.State, ok bool) {
 	switch a.transition {
 	case "claim":
 		ok = ok && (a.own || a.from == nothing)
-	case "complete", "mark unknown", "release":
+	case "complete", "mark unknown", "release", resolveCompleted, resolveReleased:
 		ok = ok && a.own
 	case "abandon", "expire", "purge":
 		ok = ok && a.due
@@ -75,7 +87,9 @@ func transitions() []story {
 			name = "from no record"
 		}
 		stories = append(stories, story{name, func(w *world) {
-			for _, transition := range []string{"claim", "complete", "mark unknown", "release", "abandon", "expire", "purge"} {
+			for _, transition := range []string{
+				"claim", "complete", "mark unknown", "release", resolveCompleted, resolveReleased, "abandon", "expire", "purge",
+			} {
 				for _, own := range []bool{true, false} {
 					for _, due := range []bool{true, false} {
 						a := attempt{edge{from, transition}, own, due}
@@ -108,6 +122,11 @@ func (w *world) attempts(a attempt) {
 	after := w.record(key)
 	to, permitted := a.permitted()
 	require.Equal(w, permitted, took, "permitted, and taken")
+	decisions := 0
+	if permitted && a.isResolve() {
+		decisions = 1
+	}
+	require.Len(w, w.audit(identity(key)), decisions, "the audit holds what was decided")
 	if !permitted {
 		w.unchanged(before, after, "what is refused changes nothing")
 		return
@@ -119,7 +138,7 @@ func (w *world) attempts(a attempt) {
 	require.NotNil(w, after)
 	require.Equal(w, to, after.State)
 	require.Equal(w, fingerprint(key), after.Fingerprint, "for the record's whole life")
-	require.Equal(w, tokenOf(a), after.Token, "for the record's whole life")
+	require.Equal(w, tokenOf(a), after.Token, "for the record's whole life, unless somebody else decides")
 }
 
 // given makes the record that the attempt starts from.
@@ -178,6 +197,10 @@ func (w *world) try(key string, a attempt) bool {
 		err = w.engine.MarkUnknown(ctx, id, token, store.Doubt{Status: 599, Reason: "tried"})
 	case "release":
 		err = w.engine.Release(ctx, id, token)
+	case resolveCompleted:
+		err = w.engine.Resolve(ctx, id, token, decisionToken, asCompleted("tried"))
+	case resolveReleased:
+		err = w.engine.Resolve(ctx, id, token, decisionToken, asNotExecuted)
 	default:
 		return w.sweeps(a.transition) == 1
 	}
@@ -203,12 +226,15 @@ func (w *world) drain() {
 	}
 }
 
-var rightToken, otherToken = token(1), token(2)
+var rightToken, otherToken, decisionToken = token(1), token(2), token(3)
 
 // tokenOf is the token of the record after an attempt that succeeded.
 func tokenOf(a attempt) store.Token {
-	if a.from == nothing && !a.own {
+	switch {
+	case a.from == nothing && !a.own:
 		return otherToken
+	case a.isResolve():
+		return decisionToken
 	}
 	return rightToken
 }

@@ -36,6 +36,7 @@ type world struct {
 
 	open   func() store.Engine
 	shared bool
+	other  *store.Store // a second instance, once it is asked for
 }
 
 func newWorld(t *testing.T, backend Backend) *world {
@@ -100,6 +101,34 @@ func (w *world) loses(key string) *store.Record {
 	return held
 }
 
+// winsNatural claims the key for a business identity.
+func (w *world) winsNatural(id store.Identity, naturalKey string) *store.Claim {
+	w.Helper()
+	claim, held, err := w.store.Claim(w.Context(), id, fingerprint(id.Key), naturalKey, ample)
+	require.NoError(w, err)
+	require.Nil(w, held, "the record is there already")
+	require.NotNil(w, claim)
+	return claim
+}
+
+// unknown makes a record whose outcome is unknown, and returns it with its claim.
+func (w *world) unknown(key string) (*store.Claim, *store.Record) {
+	w.Helper()
+	claim := w.wins(key)
+	require.NoError(w, claim.MarkUnknown(w.Context(), store.Doubt{Status: http.StatusBadGateway, Reason: "timeout"}))
+	return claim, w.record(key)
+}
+
+// unknownOf is the same at the engine's own level.
+func (w *world) unknownOf(d store.Draft) *store.Record {
+	w.Helper()
+	won, _, err := w.engine.Claim(w.Context(), d)
+	require.NoError(w, err)
+	require.True(w, won)
+	require.NoError(w, w.engine.MarkUnknown(w.Context(), d.Identity, d.Token, store.Doubt{Reason: "timeout"}))
+	return w.recordOf(d.Identity)
+}
+
 func (w *world) completes(claim *store.Claim, completion store.Completion) {
 	w.Helper()
 	require.NoError(w, claim.Complete(w.Context(), completion))
@@ -149,6 +178,13 @@ func (w *world) moves(want int, sweep sweep, limit int) {
 	moved, err := sweep(w.Context(), limit)
 	require.NoError(w, err)
 	require.Equal(w, want, moved, "records moved by the sweep")
+}
+
+// tick waits until the database's clock shows another time, also one that counts
+// milliseconds.
+func (w *world) tick(record *store.Record) {
+	w.Helper()
+	w.until("the clock goes on", func() bool { return w.recordOf(record.Identity).Now.Sub(record.Now) > time.Millisecond })
 }
 
 // until asks until the answer is yes.
