@@ -30,7 +30,7 @@ func TestOperationsPageSettlesUnknownOutcomes(t *testing.T) {
 	ids := map[string]store.Identity{}
 	for _, actor := range []string{"alice", "bob"} {
 		id := store.Identity{Scope: store.Scope{Tenant: "default", Actor: actor, Operation: "create-order"}, Key: "K1"}
-		claim, _, err := s.Claim(t.Context(), id, store.Fingerprint{}, time.Minute)
+		claim, _, err := s.Claim(t.Context(), id, store.Fingerprint{}, "", time.Minute)
 		require.NoError(t, err)
 		require.NotNil(t, claim)
 		require.Zero(t, affected(t, operator, executed)+affected(t, operator, notExecuted), "only what is unknown is settled by hand")

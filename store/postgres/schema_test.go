@@ -54,6 +54,7 @@ func TestRoleThatMayReadAndWriteTheTablesIsEnoughToServe(t *testing.T) {
 	config := patient(db)
 	config.DSN = db.Role(t,
 		"SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_due",
+		"SELECT, INSERT ON idempotency_audit",
 		"SELECT ON idempotency_migrations")
 
 	for _, skip := range []bool{true, false} { // there is nothing to migrate
@@ -74,6 +75,7 @@ func TestRoleThatMayReadAndWriteTheTablesIsEnoughToServe(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, stats.Records[store.Expired])
 			s.rivalRuns(release)()
+			s.takesEveryWayOut()
 		})
 	}
 }

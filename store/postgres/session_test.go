@@ -97,6 +97,20 @@ func TestLockThatIsNotGrantedInTimeIsBusyAndLeavesNothingBehind(t *testing.T) {
 			[]string{insert, begin, share},
 			func(s *scene) error { return s.engine.Release(s.Context(), identity, store.Token{9}) },
 		},
+		"claim for a business identity": {
+			[]string{begin, insertNatural},
+			func(s *scene) error { _, _, err := s.engine.Claim(s.Context(), natural("K2", otherToken)); return err },
+		},
+		"resolve": {
+			[]string{insert, doubt, begin, share},
+			func(s *scene) error {
+				return s.engine.Resolve(s.Context(), identity, store.Token{9}, otherToken, found)
+			},
+		},
+		"probe": {
+			[]string{insert, doubt, begin, share},
+			func(s *scene) error { return s.engine.TakeForProbe(s.Context(), identity, store.Token{9}, ample) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSingleScene(t)

@@ -1,0 +1,122 @@
+package postgres_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+	"github.com/caddy-idempotency/caddy-idempotency/store/postgres"
+)
+
+// manyRecords are enough that reading all of them is never the better plan, with
+// few unknown outcomes among them.
+const (
+	manyRecords = `INSERT INTO idempotency_records (tenant, actor, operation, key, state, claim_token,
+			fingerprint_algorithm, fingerprint_version, fingerprint, claimed_at, lease_until,
+			settled_at, unknown_since, verify_at, replay_until, natural_key, status)
+		SELECT 'acme', 'actor ' || n % 100, 'create-order', 'K' || n, CASE WHEN unknown THEN 'unknown' ELSE 'completed' END, gen_random_uuid(),
+			1, 'orders/v1', sha256('order'), now(), now() + interval '1 hour',
+			now(), CASE WHEN unknown THEN now() END, CASE WHEN unknown THEN now() END,
+			CASE WHEN NOT unknown THEN now() + interval '1 hour' END, 'R-' || n, 201
+		FROM (SELECT n, n % 1000 = 0 AS unknown FROM generate_series(1, 20000) n) records`
+
+	manyDecisions = `INSERT INTO idempotency_audit (decision, decided_by, reason, tenant, actor, operation, key, from_state, to_state)
+		SELECT gen_random_uuid(), 'verifier', '', tenant, actor, operation, key, 'unknown', 'completed' FROM idempotency_records`
+)
+
+// What is asked often, or at ten million records, finds its rows by an index. A
+// prepared statement is planned for its arguments at first, and may be planned for
+// any later: both must hold.
+func TestStatementsUseTheirIndexes(t *testing.T) {
+	s := newScene(t)
+	s.rivalRuns(manyRecords, manyDecisions, `ANALYZE`)()
+	const (
+		of       = `'acme', 'actor 1', 'create-order', 'K1'`
+		token    = `'09000000-0000-0000-0000-000000000000'`
+		theTable = "Seq Scan on idempotency_records"
+	)
+	for name, c := range map[string]struct {
+		arguments string
+		index     string
+	}{
+		"list unknown":            {`'unknown', 0, '', '', 50`, "idempotency_records_unknown"},
+		"list unknown of one":     {`'unknown', 60000000, 'acme', 'create-order', 50`, "idempotency_records_unknown"},
+		"list unknown, next page": {`'unknown', 0, '', '', 50, now(), ` + of, "idempotency_records_unknown"},
+		"list others":             {`'completed', 0, '', '', 50`, "idempotency_records_pkey"},
+		"list others, next page":  {`'completed', 0, '', '', 50, ` + of, "Index Cond: (ROW(tenant, actor, operation, key)"},
+		"take unknown":            {`'{create-order,pay}', 1000000, 8`, "idempotency_records_verify"},
+		"take for probe":          {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
+		"put off":                 {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
+		"natural key holder":      {`'acme', 'create-order', 'R-1', 'actor 2', 'K2'`, "idempotency_records_natural"},
+		"resolve completed": {of + `, ` + token + `, ` + token + `, 'olivia', '', 201, NULL, NULL, NULL, 0, 0`,
+			"idempotency_records_pkey"},
+		"resolve released": {of + `, ` + token + `, ` + token + `, 'olivia', ''`, "idempotency_records_pkey"},
+		"decided":          {of + `, ` + token, "idempotency_audit_record"},
+		"audit":            {of, "idempotency_audit_record"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := s.db.Conn(t)
+			_, err := conn.Prepare(t.Context(), "asked", postgres.Statements[name])
+			require.NoError(t, err)
+			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				_, err := conn.Exec(t.Context(), `SET plan_cache_mode = `+mode)
+				require.NoError(t, err)
+				rows, err := conn.Query(t.Context(), fmt.Sprintf(`EXPLAIN EXECUTE asked(%s)`, c.arguments))
+				require.NoError(t, err)
+				var plan strings.Builder
+				for rows.Next() {
+					var line string
+					require.NoError(t, rows.Scan(&line))
+					fmt.Fprintln(&plan, line)
+				}
+				require.NoError(t, rows.Err())
+				require.Contains(t, plan.String(), c.index, mode)
+				require.NotContains(t, plan.String(), theTable, mode)
+				require.NotContains(t, plan.String(), "Seq Scan on idempotency_audit", mode)
+			}
+		})
+	}
+}
+
+// The routine way touches no indexed column, so that a completion stays on its
+// page: a HOT update. Who verifies an outcome does not either.
+func TestRoutineCompletionAndProbesAreHOTUpdates(t *testing.T) {
+	const records, probes = 40, 5
+	s := newScene(t)
+	const updates = `SELECT n_tup_upd >= $1 FROM pg_stat_user_tables WHERE relname = 'idempotency_records'`
+	const others = `SELECT n_tup_upd - n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'idempotency_records'`
+	for n := range records {
+		d := natural(fmt.Sprint("many ", n), rightToken)
+		d.NaturalKey = fmt.Sprint("R-", n)
+		won, _, err := s.engine.Claim(t.Context(), d)
+		require.NoError(t, err)
+		require.True(t, won)
+		require.NoError(t, s.engine.Complete(t.Context(), d.Identity, rightToken, *answer(ample)))
+	}
+	// A session tells what it did when it ends, at the latest.
+	require.NoError(t, s.engine.Close())
+	s.db.WaitFor(t, updates, records)
+	require.Zero(t, pgtest.Get[int](t, s.db, others), "completions that were no HOT updates")
+
+	s = newSceneWith(t, s.db, patient(s.db))
+	seen := s.unknown()
+	for range probes {
+		require.NoError(t, s.store.TakeForProbe(t.Context(), seen, over))
+	}
+	require.NoError(t, s.engine.Close())
+	s.db.WaitFor(t, updates, records+1+probes)
+	require.LessOrEqual(t, pgtest.Get[int](t, s.db, others), 1, "the doubt alone is indexed")
+}
+
+// A claim without a business identity has no entry in the index over them.
+func TestBusinessIdentityOfNoneIsNotIndexed(t *testing.T) {
+	s := newScene(t)
+	s.has(ample, answer(ample))
+	require.True(t, pgtest.Get[bool](t, s.db, `SELECT natural_key IS NULL FROM idempotency_records`))
+	require.Empty(t, s.record().NaturalKey)
+	require.Equal(t, store.Completed, s.record().State)
+}
