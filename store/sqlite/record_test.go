@@ -146,21 +146,26 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"age":      {ageOfOldestUnknown, nil, "idempotency_records_unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows, err := e.writer.db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.sql, c.args...)
-			require.NoError(t, err)
-			defer rows.Close()
-			var plan []string
-			for rows.Next() {
-				var id, parent, unused int
-				var detail string
-				require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
-				plan = append(plan, detail)
-			}
-			require.NoError(t, rows.Err())
-			text := strings.Join(plan, "\n")
+			text := planOf(t, e, c.sql, c.args...)
 			require.Contains(t, text, c.index)
 			require.NotContains(t, text, "SCAN", "reads the whole table")
 			require.NotContains(t, text, "TEMP B-TREE FOR ORDER BY", "sorts")
 		})
 	}
+}
+
+func planOf(t *testing.T, e *Engine, sql string, args ...any) string {
+	t.Helper()
+	rows, err := e.writer.db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+sql, args...)
+	require.NoError(t, err)
+	defer rows.Close()
+	var plan []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		require.NoError(t, rows.Scan(&id, &parent, &unused, &detail))
+		plan = append(plan, detail)
+	}
+	require.NoError(t, rows.Err())
+	return strings.Join(plan, "\n")
 }
