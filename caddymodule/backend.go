@@ -126,7 +126,7 @@ func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerp
 	defer cancel()
 	claim, held, err := s.Claim(ctx, id, fp, lease)
 	if unproved := (*store.UnprovedClaimError)(nil); errors.As(err, &unproved) {
-		b.settler.add(job{write: unproved.Release, log: backendLog})
+		b.settler.add(job{write: unproved.Release, log: backendLog, claim: true})
 	}
 	return claim, held, err
 }
