@@ -16,12 +16,13 @@ import (
 
 // App owns the store and the background work for all routes.
 type App struct {
-	// Store keeps the records. Default: `sqlite`, one file in Caddy's data
-	// directory, for one instance.
+	// Store keeps the records, such as
+	// `{"engine": "postgres", "dsn": "{env.DATABASE_URL}"}`. Default: `sqlite`, one
+	// file in Caddy's data directory, for one instance.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=idempotency.stores inline_key=engine"`
 
 	// SweepEvery is the pause between two sweeps, which is how late the passing of
-	// time may be noticed. Default: 5s.
+	// time may be noticed. From 1ms to 1h, such as `"10s"`. Default: 5s.
 	SweepEvery caddy.Duration `json:"sweep_every,omitempty"`
 
 	// Secret is the key of digests: of the clients' keys where a route says

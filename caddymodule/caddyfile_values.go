@@ -157,8 +157,8 @@ var (
 	rangeWait            = durationRange{time.Millisecond, 24 * time.Hour, "500ms or 5s"}
 	rangeSweep           = durationRange{time.Millisecond, time.Hour, "5s or 1m"}
 	rangeStoreCall       = durationRange{time.Millisecond, 10 * time.Minute, "500ms or 5s"}
-	// Two of them after one another are within the years that SQLite's store and
-	// Go's durations can count in nanoseconds.
+	// A hundred years: replay window and tombstone after one another are still within
+	// the 292 years that Go's durations can count.
 	rangeRetention = durationRange{time.Millisecond, 36_500 * day, "24h or 7d"}
 )
 

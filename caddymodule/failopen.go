@@ -40,13 +40,13 @@ func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 		// A record that is there and cannot be read is no store failure: somebody
 		// has sent this key before.
 		if left {
-			b.settler.add(job{write: unproved.Release, log: backendLog})
+			b.settler.add(job{write: unproved.Release, log: backendLog, claim: true})
 		}
 		return refuseStore(err)
 	}
 	if left {
 		doubt := store.Doubt{Reason: "forwarded without protection"}
-		b.settler.add(job{write: unproved.MarkUnknown(doubt), log: backendLog})
+		b.settler.add(job{write: unproved.MarkUnknown(doubt), log: backendLog, claim: true})
 	}
 	return h.passUnprotected(x, err)
 }

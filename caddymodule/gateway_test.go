@@ -189,6 +189,9 @@ func hasOption(options, name string) bool {
 	return false
 }
 
+// servers of a gateway: the site and the admin API.
+const servers = 2
+
 // reload brings the configuration as it is now into force through the admin API.
 func (g *gateway) reload() {
 	g.t.Helper()
@@ -196,6 +199,11 @@ func (g *gateway) reload() {
 	response, err := g.load()
 	require.NoError(g.t, err)
 	require.Equal(g.t, http.StatusOK, response.StatusCode)
+	// Caddy answers before the former server has closed its listener, and on Linux
+	// a connection that still waits in that listener's queue then is reset.
+	until(g.t, "the former servers accept no more", func() bool {
+		return strings.Count(g.ask("/debug/pprof/goroutine?debug=2"), "net/http.(*Server).Serve(") == servers
+	})
 }
 
 func (g *gateway) load() (*http.Response, error) { return g.loadText(g.caddyfile()) }
@@ -244,12 +252,23 @@ func (g *gateway) awaitCounted(outcome string, n int) {
 
 func (g *gateway) metrics() string {
 	g.t.Helper()
-	response, err := g.client.Get("http://" + g.admin + "/metrics")
-	require.NoError(g.t, err)
-	defer response.Body.Close()
+	return g.ask("/metrics")
+}
+
+// ask the admin API, again if a reload has just taken its server away.
+func (g *gateway) ask(path string) string {
+	g.t.Helper()
 	var text bytes.Buffer
-	_, err = text.ReadFrom(response.Body)
-	require.NoError(g.t, err)
+	until(g.t, "the admin API answers", func() bool {
+		response, err := g.client.Get("http://" + g.admin + path)
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		text.Reset()
+		_, err = text.ReadFrom(response.Body)
+		return err == nil
+	})
 	return text.String()
 }
 

@@ -21,77 +21,88 @@ import (
 // before the proxy.
 type Handler struct {
 	// Tenant is the first part of the scope: whose data it is. A constant, or
-	// placeholders of trusted values. Default: `default`.
+	// placeholders of trusted values, such as `acme`. At most 512 bytes.
+	// Default: `default`.
 	Tenant string `json:"tenant,omitempty"`
 
 	// Actor is the second part of the scope: who is asking, such as
 	// `{http.auth.user.id}`. Required. A request for which it comes out empty is
 	// refused. The word `shared` gives all callers one bucket, which only a route
-	// with a single client should do.
+	// with a single client should do. At most 512 bytes.
 	Actor string `json:"actor,omitempty"`
 
 	// Operation is the third part of the scope: what is asked for, such as
 	// `create-order`. It is also a label of the metrics, as it is written here.
-	// Default: the request's method and host.
+	// At most 512 bytes. Default: the request's method and host.
 	Operation string `json:"operation,omitempty"`
 
-	// Methods that are protected. All others pass. Default: `POST` and `PATCH`.
+	// Methods that are protected, such as `["POST", "PUT"]`. All others pass.
+	// Default: `POST` and `PATCH`.
 	Methods []string `json:"methods,omitempty"`
 
-	// Key says where the client's key is, and what is accepted as one.
+	// Key says where the client's key is, and what is accepted as one, such as
+	// `{"header": "X-Client-Reference"}`. Default: the header `Idempotency-Key`.
 	Key KeySource `json:"key,omitzero"`
 
-	// Fingerprint says what changes the business result.
+	// Fingerprint says what changes the business result, such as
+	// `{"version": "orders/v1", "exclude": ["trace_id"]}`. Default: method, path,
+	// query, media type and the whole body.
 	Fingerprint canonical.Rules `json:"fingerprint,omitzero"`
 
 	// MaxRequestBody is the size in bytes up to which a request is accepted; a
-	// larger one gets 413. Default: 1 MiB.
+	// larger one gets 413. From 1 to 512 MiB, such as `65536`. Default: 1 MiB.
 	MaxRequestBody int64 `json:"max_request_body,omitempty"`
 
 	// MaxResponseBody is the size in bytes up to which a response is stored. The
 	// first client gets a larger one in full, a retry is told that it is not kept.
-	// Default: 1 MiB.
+	// From 1 to 512 MiB, such as `65536`. Default: 1 MiB.
 	MaxResponseBody int64 `json:"max_response_body,omitempty"`
 
 	// UpstreamTimeout is how long the upstream may take, to the last byte of its
 	// response. Then the outcome is unknown. A client that goes away changes
-	// nothing. Default: 30s.
+	// nothing. From 1ms to 24h, such as `"10s"`. Default: 30s.
 	UpstreamTimeout caddy.Duration `json:"upstream_timeout,omitempty"`
 
 	// Wait is how long a retry waits for the request that is being executed,
-	// before it is answered 409. Default: 5s; a negative value does not wait.
+	// before it is answered 409. From 1ms to 24h, such as `"500ms"`; a negative
+	// value does not wait. Default: 5s.
 	Wait caddy.Duration `json:"wait,omitempty"`
 
 	// ReplayFor is the replay window: how long the response is stored, counted
-	// from completion. Then a tombstone stays. Default: 24h.
+	// from completion. Then a tombstone stays. From 1ms to 36500d, such as `"7d"`.
+	// Default: 24h.
 	ReplayFor caddy.Duration `json:"replay_for,omitempty"`
 
 	// KeepFor is how long the tombstone stays after the replay window. A key that
-	// is forgotten can be executed again. Default: 0, for ever.
+	// is forgotten can be executed again. From 1ms to 36500d, such as `"3650d"`.
+	// Default: 0, for ever.
 	KeepFor caddy.Duration `json:"keep_for,omitempty"`
 
 	// OnStatus changes what an upstream's status means: from a status (`503`) or a
-	// class (`5xx`) to `store`, `release` or `unknown`. Default: 401, 403, 407,
+	// class (`5xx`) to `store`, `release` or `unknown`, such as
+	// `{"503": "release"}`. A status goes before its class. Default: 401, 403, 407,
 	// 408, 425 and 429 release the key; 499 and 5xx, other than 501 and 505, leave
 	// the outcome unknown; all others are stored.
 	OnStatus map[string]Rule `json:"on_status,omitempty"`
 
 	// ForwardKey is the name of a request header in which the upstream gets the
-	// client's key. Default: it does not, because Go's HTTP transport sends a
-	// request with an Idempotency-Key or X-Idempotency-Key, and no body, once more
-	// by itself when a connection dies.
+	// client's key, such as `X-Client-Reference`. Default: it does not, because Go's
+	// HTTP transport sends a request with an Idempotency-Key or X-Idempotency-Key,
+	// and no body, once more by itself when a connection dies.
 	ForwardKey string `json:"forward_key,omitempty"`
 
 	// KeepHeaders are response headers that are stored although they are on the
-	// list of those that are not. Framing and hop-by-hop headers never are.
+	// list of those that are not, such as `["X-Request-Id"]`. Framing and hop-by-hop
+	// headers never are. Default: none.
 	KeepHeaders []string `json:"keep_headers,omitempty"`
 
 	// DropHeaders are response headers that are not stored, besides those that
-	// never are, such as `Date` and `Set-Cookie`.
+	// never are, such as `Date` and `Set-Cookie`. An example: `["X-Served-By"]`.
+	// Default: none.
 	DropHeaders []string `json:"drop_headers,omitempty"`
 
 	// Resource is where the reference to the business object is found: a gjson
-	// path into the response body. Default: the `Location` header.
+	// path into the response body, such as `data.id`. Default: the `Location` header.
 	Resource string `json:"resource,omitempty"`
 
 	// NaturalKey is the business identity inside the payload. Default: none.
@@ -123,7 +134,8 @@ type Handler struct {
 	OnStoreFailure string `json:"on_store_failure,omitempty"`
 
 	// Policy is the URL at which the route's idempotency policy is published, which
-	// every refusal links to. Default: this project's description of the problems.
+	// every refusal links to, such as `/docs/idempotency`. Default: this project's
+	// description of the problems.
 	Policy string `json:"policy,omitempty"`
 
 	app     *App

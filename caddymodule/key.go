@@ -18,10 +18,12 @@ const DefaultMaxKeyLength = 255
 
 // KeySource says where the client's key is, and what is accepted as one.
 type KeySource struct {
-	// Header is the name of the request header. Default: `Idempotency-Key`.
+	// Header is the name of the request header, such as `X-Client-Reference`.
+	// Default: `Idempotency-Key`.
 	Header string `json:"header,omitempty"`
 
-	// Body is a gjson path into the JSON body, instead of a header. Default: none.
+	// Body is a gjson path into the JSON body, instead of a header, such as
+	// `meta.request_id`. Default: none.
 	Body string `json:"body,omitempty"`
 
 	// Optional lets a request without a key pass, unprotected and counted.
@@ -32,7 +34,7 @@ type KeySource struct {
 	// with its quotes). Default: false, the bare token (abc) is the same key.
 	Strict bool `json:"strict,omitempty"`
 
-	// MaxLength in bytes, without the quotes. Default: 255.
+	// MaxLength in bytes, without the quotes, from 1 to 1024. Default: 255.
 	MaxLength int `json:"max_length,omitempty"`
 }
 

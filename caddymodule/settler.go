@@ -17,6 +17,11 @@ const (
 	settlerMemory = 64 << 20
 	settlerJobs   = 100_000
 
+	// settlerClaims is how many of them may be claims that were never proved. A
+	// store that is away makes one with every request, and they must not take the
+	// room of outcomes, which are of requests that were executed.
+	settlerClaims = 10_000
+
 	settlerFirstPause = 100 * time.Millisecond
 	settlerLastPause  = 5 * time.Second
 )
@@ -24,10 +29,11 @@ const (
 // settler goes on with writes that the store did not take. Each carries its claim's
 // token, so that it can be repeated, and come late, without harm.
 type settler struct {
-	mu    sync.Mutex
-	jobs  []job
-	size  int
-	added chan struct{}
+	mu     sync.Mutex
+	jobs   []job
+	size   int
+	claims int // how many of the jobs are claims that were never proved
+	added  chan struct{}
 }
 
 // job is one write of an outcome.
@@ -35,6 +41,10 @@ type job struct {
 	write func(context.Context) error
 	size  int // of the response that it holds, in bytes
 	log   func() *zap.Logger
+
+	// claim says that it takes back a claim that was never proved. There is no
+	// outcome, and nothing is lost but time if it is given up.
+	claim bool
 }
 
 // try makes the write. Its error says that the outcome is not durable yet.
@@ -57,13 +67,18 @@ func newSettler() *settler { return &settler{added: make(chan struct{}, 1)} }
 // add takes a write over.
 func (s *settler) add(j job) {
 	s.mu.Lock()
-	full := s.size+j.size > settlerMemory || len(s.jobs) >= settlerJobs
+	full := s.size+j.size > settlerMemory || len(s.jobs) >= settlerJobs || j.claim && s.claims >= settlerClaims
 	if !full {
 		s.put(j)
-		metrics.unsettled.Inc() // until it is written: one that is being tried counts, too
+		if !j.claim {
+			metrics.unsettled.Inc() // until it is written: one that is being tried counts, too
+		}
 	}
 	s.mu.Unlock()
-	if full {
+	switch {
+	case full && j.claim:
+		return
+	case full:
 		j.log().Error("too many outcomes wait for the store; this record becomes unknown with its lease")
 		return
 	}
@@ -98,7 +113,10 @@ func (s *settler) round(timeout time.Duration) (empty bool) {
 			break
 		}
 		err := j.try(timeout)
-		if err == nil {
+		switch {
+		case err == nil && j.claim:
+			continue
+		case err == nil:
 			metrics.unsettled.Dec()
 			j.log().Info("outcome is stored after all")
 			continue
@@ -130,12 +148,20 @@ func (s *settler) take() (job, bool) {
 	j := s.jobs[0]
 	s.jobs[0] = job{} // let go of its response
 	s.jobs = s.jobs[1:]
-	s.size -= j.size
+	s.count(j, -1)
 	return j, true
 }
 
 // put appends; the lock is held.
 func (s *settler) put(j job) {
 	s.jobs = append(s.jobs, j)
-	s.size += j.size
+	s.count(j, 1)
+}
+
+// count adds a job to the sums, or takes it off; the lock is held.
+func (s *settler) count(j job, sign int) {
+	s.size += sign * j.size
+	if j.claim {
+		s.claims += sign
+	}
 }

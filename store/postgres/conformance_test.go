@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // The role's default isolation is not ours to choose, and must not matter: each
 // transaction pins its own.
 func TestConformance(t *testing.T) {
-	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)

@@ -5,12 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
 // A record that cannot be understood keeps its key closed: it is an error for
 // everyone, and never "no record".
 func TestRecordThatCannotBeReadKeepsItsKeyClosed(t *testing.T) {
+	db := pgtest.New(t)
 	for name, damage := range map[string]string{
 		"a state of a later version": `state = 'suspended'`,
 		"a fingerprint cut short":    `fingerprint = substr(fingerprint, 2)`,
@@ -22,7 +24,8 @@ func TestRecordThatCannotBeReadKeepsItsKeyClosed(t *testing.T) {
 		"a status that is none":      `status = 0`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+			db.Empty(t)
+			s := newSceneWith(t, db, patient(db))
 			s.has(ample, answer(ample))
 			s.rivalRuns(`UPDATE idempotency_records SET ` + damage)()
 

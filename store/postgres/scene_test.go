@@ -45,6 +45,20 @@ func newSceneWith(t *testing.T, db *pgtest.DB, config postgres.Config) *scene {
 	return &scene{T: t, db: db, engine: engine, store: store.New(engine), rival: db.Conn(t)}
 }
 
+// isolations are what a role's default can be. READ UNCOMMITTED is READ COMMITTED.
+var isolations = []string{"read committed", "repeatable read", "serializable"}
+
+func onEveryIsolation(t *testing.T, tell func(*testing.T, *scene)) {
+	db := pgtest.New(t)
+	for _, isolation := range isolations {
+		t.Run(isolation, func(t *testing.T) {
+			db.Empty(t)
+			db.Set(t, "default_transaction_isolation", isolation)
+			tell(t, newSceneWith(t, db, patient(db)))
+		})
+	}
+}
+
 // step is one move in an interleaving, with the name by which a failing test
 // tells how far it came.
 type step struct {
@@ -156,7 +170,7 @@ func answer(replayFor time.Duration) *store.Completion {
 
 // What the rival does, as another instance would.
 const (
-	begin    = `BEGIN`
+	begin    = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	commit   = `COMMIT`
 	rollback = `ROLLBACK`
 

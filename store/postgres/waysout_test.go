@@ -7,23 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
-
-// Whoever decides about an unknown outcome meets others who know better, and
-// waits for what they have under way. The role's default isolation must not
-// matter: a decision whose snapshot were older than its wait would be an error, or
-// a lie.
-func onEveryIsolation(t *testing.T, tell func(*scene)) {
-	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
-		t.Run(isolation, func(t *testing.T) {
-			db := pgtest.New(t)
-			db.Set(t, "default_transaction_isolation", isolation)
-			tell(newSceneWith(t, db, patient(db)))
-		})
-	}
-}
 
 const (
 	// What the rival does to an unknown record.
@@ -84,7 +69,7 @@ func (s *scene) takesEveryWayOut() {
 func TestDecisionWaitsForALateCompletionUnderWayAndIsTold(t *testing.T) {
 	for name, resolution := range map[string]store.Resolution{"completed": found, "not executed": notFound} {
 		t.Run(name, func(t *testing.T) {
-			onEveryIsolation(t, func(s *scene) {
+			onEveryIsolation(t, func(t *testing.T, s *scene) {
 				seen := s.unknown()
 				var decision <-chan error
 				s.play(
@@ -107,7 +92,7 @@ func TestDecisionWaitsForALateCompletionUnderWayAndIsTold(t *testing.T) {
 }
 
 func TestDecisionCountsIfTheLateCompletionRollsBack(t *testing.T) {
-	onEveryIsolation(t, func(s *scene) {
+	onEveryIsolation(t, func(t *testing.T, s *scene) {
 		seen := s.unknown()
 		var decision <-chan error
 		s.play(
@@ -125,7 +110,7 @@ func TestDecisionCountsIfTheLateCompletionRollsBack(t *testing.T) {
 }
 
 func TestLateCompletionWaitsForADecisionUnderWayAndIsTold(t *testing.T) {
-	onEveryIsolation(t, func(s *scene) {
+	onEveryIsolation(t, func(t *testing.T, s *scene) {
 		claim, _, err := s.store.Claim(s.Context(), identity, fingerprint, "", ample)
 		require.NoError(s, err)
 		require.NoError(s, claim.MarkUnknown(s.Context(), store.Doubt{}))
@@ -148,7 +133,7 @@ func TestLateCompletionWaitsForADecisionUnderWayAndIsTold(t *testing.T) {
 }
 
 func TestClaimWaitsForADecisionThatReleasesTheKey(t *testing.T) {
-	onEveryIsolation(t, func(s *scene) {
+	onEveryIsolation(t, func(t *testing.T, s *scene) {
 		s.unknown()
 		var next <-chan claimed
 		s.play(
@@ -172,7 +157,7 @@ func TestDecisionThatIsRepeatedWhileItsFirstTryIsUnderWayIsOne(t *testing.T) {
 		"not executed": {[]string{begin, release, decide}, notFound},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEveryIsolation(t, func(s *scene) {
+			onEveryIsolation(t, func(t *testing.T, s *scene) {
 				s.unknown()
 				var again <-chan error
 				s.play(
@@ -195,7 +180,7 @@ func TestDecisionThatIsRepeatedWhileItsFirstTryIsUnderWayIsOne(t *testing.T) {
 }
 
 func TestTakerPassesByWhatOthersAreSettling(t *testing.T) {
-	onEveryIsolation(t, func(s *scene) {
+	onEveryIsolation(t, func(t *testing.T, s *scene) {
 		s.unknown()
 		take := func() []*store.Record {
 			taken, err := s.store.TakeUnknown(timely(t), []string{identity.Operation}, ample, 10)
@@ -212,7 +197,7 @@ func TestTakerPassesByWhatOthersAreSettling(t *testing.T) {
 }
 
 func TestProbeWaitsForATakerUnderWayAndIsTold(t *testing.T) {
-	onEveryIsolation(t, func(s *scene) {
+	onEveryIsolation(t, func(t *testing.T, s *scene) {
 		seen := s.unknown()
 		var probe <-chan error
 		s.play(
@@ -286,7 +271,7 @@ func TestClaimWaitsForABusinessIdentityThatIsBeingClaimed(t *testing.T) {
 		rollback: nil,
 	} {
 		t.Run(end, func(t *testing.T) {
-			onEveryIsolation(t, func(s *scene) {
+			onEveryIsolation(t, func(t *testing.T, s *scene) {
 				var claim <-chan error
 				s.play(
 					step{"another claims it", s.rivalRuns(begin, insertNatural)},

@@ -87,12 +87,15 @@ var listing = []story{
 
 	{"page after page shows each record once", func(w *world) {
 		for n, id := range scattered() {
-			w.unknownOf(store.Draft{Identity: id, Fingerprint: fingerprint("K"), Token: token(n), Lease: ample})
-			id.Key = "executing " + id.Key
-			won, _, err := w.engine.Claim(w.Context(), store.Draft{Identity: id, Fingerprint: fingerprint("K"), Token: token(n), Lease: ample})
-			require.NoError(w, err)
-			require.True(w, won)
+			for prefix, lease := range map[string]time.Duration{"abandoned ": over, "executing ": ample} {
+				d := store.Draft{Identity: id, Fingerprint: fingerprint("K"), Token: token(n), Lease: lease}
+				d.Key = prefix + id.Key
+				won, _, err := w.engine.Claim(w.Context(), d)
+				require.NoError(w, err)
+				require.True(w, won)
+			}
 		}
+		w.moves(len(scattered()), w.store.Abandon, all) // so that all are unknown since the same moment
 		for _, f := range []store.Filter{{State: store.Unknown}, {State: store.Executing}, {State: store.Unknown, Tenant: "b"}, {State: store.Executing, Operation: "pay"}} {
 			whole := w.lists(f)
 			require.Greater(w, len(whole), 5)

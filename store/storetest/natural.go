@@ -29,12 +29,13 @@ var naturalKeys = []story{
 
 	{"tenants and operations do not mix", func(w *world) {
 		w.winsNatural(identity("K1"), "R-1")
-		tenant, operation := identity("K1"), identity("K1")
+		tenant, operation := identity("the tenant's"), identity("the operation's")
 		tenant.Tenant, operation.Operation = "initech", "pay"
 		for _, id := range []store.Identity{tenant, operation} {
 			w.winsNatural(id, "R-1")
-			id.Key = "K2"
-			w.isTaken(id, "R-1", store.Identity{Scope: id.Scope, Key: "K1"})
+		}
+		for _, holder := range []store.Identity{identity("K1"), tenant, operation} {
+			w.isTaken(store.Identity{Scope: holder.Scope, Key: "K2"}, "R-1", holder)
 		}
 	}},
 
