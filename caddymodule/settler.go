@@ -29,11 +29,11 @@ const (
 // settler goes on with writes that the store did not take. Each carries its claim's
 // token, so that it can be repeated, and come late, without harm.
 type settler struct {
-	mu     sync.Mutex
-	jobs   []job
-	size   int
-	claims int // how many of the jobs are claims that were never proved
-	added  chan struct{}
+	mu       sync.Mutex
+	outcomes []job // of requests that were executed: they go first
+	claims   []job // that were never proved
+	size     int   // of all responses, in bytes, until they are stored
+	added    chan struct{}
 }
 
 // job is one write of an outcome.
@@ -67,21 +67,23 @@ func newSettler() *settler { return &settler{added: make(chan struct{}, 1)} }
 // add takes a write over.
 func (s *settler) add(j job) {
 	s.mu.Lock()
-	full := s.size+j.size > settlerMemory || len(s.jobs) >= settlerJobs || j.claim && s.claims >= settlerClaims
-	if !full {
-		s.put(j)
-		if !j.claim {
-			metrics.unsettled.Inc() // until it is written: one that is being tried counts, too
-		}
-	}
-	s.mu.Unlock()
+	full := s.size+j.size > settlerMemory || len(s.outcomes) >= settlerJobs
 	switch {
-	case full && j.claim:
-		return
+	case j.claim && len(s.claims) >= settlerClaims:
+		s.mu.Unlock()
+		return // its record, if there is one, becomes unknown with its lease
+	case j.claim:
+		s.claims = append(s.claims, j)
 	case full:
+		s.mu.Unlock()
 		j.log().Error("too many outcomes wait for the store; this record becomes unknown with its lease")
 		return
+	default:
+		s.outcomes = append(s.outcomes, j)
+		s.size += j.size
+		metrics.unsettled.Inc() // until it is written: one that is being tried counts, too
 	}
+	s.mu.Unlock()
 	select {
 	case s.added <- struct{}{}:
 	default:
@@ -104,64 +106,57 @@ func (s *settler) run(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// round tries each waiting write once, and reports whether none is left. One that
-// finds the store away ends the round, as the others would.
+// round tries each waiting write once, outcomes first, and reports whether none is
+// left. One that finds the store away ends the round, as the others would.
 func (s *settler) round(timeout time.Duration) (empty bool) {
-	for range s.waiting() {
-		j, ok := s.take()
-		if !ok {
-			break
-		}
-		err := j.try(timeout)
-		switch {
-		case err == nil && j.claim:
-			continue
-		case err == nil:
-			metrics.unsettled.Dec()
-			j.log().Info("outcome is stored after all")
-			continue
-		}
-		s.mu.Lock()
-		s.put(j)
-		s.mu.Unlock()
-		var engine *store.EngineError
-		if errors.As(err, &engine) && engine.Failure == store.Unavailable {
-			break
-		}
-		j.log().Error("outcome is still not stored", zap.Error(err))
+	if away := s.tryAll(&s.outcomes, timeout); !away {
+		s.tryAll(&s.claims, timeout)
 	}
 	return s.waiting() == 0
 }
 
+// tryAll tries the writes of one queue and keeps those that failed, in their order.
+// What is added meanwhile waits behind them.
+func (s *settler) tryAll(queue *[]job, timeout time.Duration) (away bool) {
+	s.mu.Lock()
+	batch := *queue
+	*queue = nil
+	s.mu.Unlock()
+
+	var failed []job
+	for i, j := range batch {
+		err := j.try(timeout)
+		if err == nil {
+			s.stored(j)
+			continue
+		}
+		failed = append(failed, j)
+		var engine *store.EngineError
+		if away = errors.As(err, &engine) && engine.Failure == store.Unavailable; away {
+			failed = append(failed, batch[i+1:]...)
+			break
+		}
+		j.log().Error("outcome is still not stored", zap.Error(err))
+	}
+	s.mu.Lock()
+	*queue = append(failed, *queue...)
+	s.mu.Unlock()
+	return away
+}
+
+func (s *settler) stored(j job) {
+	s.mu.Lock()
+	s.size -= j.size
+	s.mu.Unlock()
+	if !j.claim {
+		metrics.unsettled.Dec()
+		j.log().Info("outcome is stored after all")
+	}
+}
+
+// waiting is how many writes are queued.
 func (s *settler) waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.jobs)
-}
-
-func (s *settler) take() (job, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.jobs) == 0 {
-		return job{}, false
-	}
-	j := s.jobs[0]
-	s.jobs[0] = job{} // let go of its response
-	s.jobs = s.jobs[1:]
-	s.count(j, -1)
-	return j, true
-}
-
-// put appends; the lock is held.
-func (s *settler) put(j job) {
-	s.jobs = append(s.jobs, j)
-	s.count(j, 1)
-}
-
-// count adds a job to the sums, or takes it off; the lock is held.
-func (s *settler) count(j job, sign int) {
-	s.size += sign * j.size
-	if j.claim {
-		s.claims += sign
-	}
+	return len(s.outcomes) + len(s.claims)
 }

@@ -37,7 +37,7 @@ func (m *Mismatch) Error() string {
 	if len(m.Parts) == 0 {
 		return "the key was used for another request"
 	}
-	return "the key was used for another request: " + strings.Join(m.Names(), ", ") + " differ"
+	return "the key was used for another request; what differs: " + strings.Join(m.Names(), ", ")
 }
 
 // Names lists what differs in words: amount, ?page, header Prefer, path.
