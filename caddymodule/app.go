@@ -1,9 +1,9 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +35,8 @@ type App struct {
 	// Encrypt lists the keys that stored responses are encrypted with (AES-256-GCM).
 	// The first one encrypts, all of them decrypt: a key is rotated by adding a new
 	// one in front, and taken out when no response under it can be replayed any
-	// more. Default: none, responses are stored as they are.
+	// more. An example: `[{"id": "2026-11", "key": "{env.IDEMPOTENCY_KEY}"}]`.
+	// Default: none, responses are stored as they are.
 	Encrypt []EncryptKey `json:"encrypt,omitempty"`
 
 	ctx    caddy.Context
@@ -115,11 +116,12 @@ func (a *App) Start() error {
 // addVerifier notes who verifies the unknown outcomes of an operation. It is called
 // while the routes are provisioned, one after another.
 func (a *App) addVerifier(h *Handler) error {
-	switch {
-	case h.Operation == "" || strings.Contains(h.Operation, "{"):
-		return fmt.Errorf("verify needs an operation that is a constant, by which its records are found: write one such as `operation create-order`")
-	case a.verifiers[h.Operation] != nil:
-		return fmt.Errorf("operation %s is verified by two routes: give each an operation of its own", h.Operation)
+	switch other := a.verifiers[h.Operation]; {
+	case other == nil:
+	case bytes.Equal(caddyconfig.JSON(other, nil), caddyconfig.JSON(h, nil)):
+		return nil // one route in two servers, such as those of http:// and https://
+	default:
+		return fmt.Errorf("verify: operation %s is verified by two routes: give each an operation of its own", h.Operation)
 	}
 	if a.verifiers == nil {
 		a.verifiers = make(verifiers)

@@ -73,6 +73,9 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if h.Actor == "" {
 		return errorAt(directive, errNoActor)
 	}
+	if err := h.checkTogether(); err != nil {
+		return errorAt(directive, err)
+	}
 	return nil
 }
 
@@ -140,7 +143,9 @@ func unmarshalOnInFlight(h *Handler, d *caddyfile.Dispenser) error {
 		return nil
 	case len(args) == 2 && args[0] == "accepted":
 		h.InFlightLocation = args[1]
-		return nil
+		return checkInFlightLocation(args[1])
+	case len(args) == 0:
+		return errors.New("there is no value: write one, conflict or accepted")
 	}
 	return fmt.Errorf("%s is not understood: write `conflict`, or `accepted` and where to ask, such as `accepted /idempotency/{idempotency.key}`", quoted(args))
 }

@@ -57,13 +57,29 @@ var appOptions = map[string]readOption[*App]{
 	"sweep_every": func(a *App, d *caddyfile.Dispenser) error {
 		return one(d, &a.SweepEvery, duration(rangeSweep))
 	},
-	"secret": func(a *App, d *caddyfile.Dispenser) error { return one(d, &a.Secret, text) },
+	"secret": func(a *App, d *caddyfile.Dispenser) error {
+		return one(d, &a.Secret, func(v string) (string, error) {
+			if isTemplate(v) {
+				return v, nil
+			}
+			return v, checkSecret(v)
+		})
+	},
 	"encrypt": func(a *App, d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
 		if len(args) != 2 {
-			return errors.New("write an id and a key, such as `encrypt 2026-11 {env.IDEMPOTENCY_KEY}`; the first line encrypts, all of them decrypt")
+			return errors.New("there " + count(args) + ": write an id and a key, such as `encrypt 2026-11 {env.IDEMPOTENCY_KEY}`; the first line encrypts, all of them decrypt")
 		}
-		a.Encrypt = append(a.Encrypt, EncryptKey{ID: args[0], Key: args[1]})
+		key := EncryptKey{ID: args[0], Key: args[1]}
+		if err := key.checkID(a.Encrypt); err != nil {
+			return err
+		}
+		if !isTemplate(key.Key) {
+			if _, err := decodeKey(key.Key); err != nil {
+				return err
+			}
+		}
+		a.Encrypt = append(a.Encrypt, key)
 		return nil
 	},
 }

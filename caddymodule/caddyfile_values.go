@@ -46,6 +46,15 @@ func several(d *caddyfile.Dispenser, values *[]string, check func(string) error)
 	return nil
 }
 
+// flag reads an option without a value.
+func flag(d *caddyfile.Dispenser, set *bool) error {
+	if args := d.RemainingArgs(); len(args) > 0 {
+		return fmt.Errorf("%s is too much, since it takes no value: write the name alone", quoted(args))
+	}
+	*set = true
+	return nil
+}
+
 func count(args []string) string {
 	switch len(args) {
 	case 0:

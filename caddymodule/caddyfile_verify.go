@@ -3,9 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
-	"net/http"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
@@ -18,21 +16,17 @@ import (
 func unmarshalNaturalKey(h *Handler, d *caddyfile.Dispenser) error {
 	k := &NaturalKey{Paths: d.RemainingArgs()}
 	h.NaturalKey = k
-	if err := readBlock(d, block[*NaturalKey]{of: "natural_key", options: naturalKeyOptions}, k); err != nil {
+	if err := checkNaturalKeyPaths(k.Paths); err != nil {
 		return err
 	}
-	return h.checkNaturalKey()
+	return readBlock(d, block[*NaturalKey]{of: "natural_key", prefix: "natural_key: ", options: naturalKeyOptions}, k)
 }
 
 var naturalKeyOptions = map[string]readOption[*NaturalKey]{
-	"on_clash": func(k *NaturalKey, d *caddyfile.Dispenser) error { return one(d, &k.OnClash, text) },
-	"optional": func(k *NaturalKey, d *caddyfile.Dispenser) error {
-		k.Optional = true
-		if d.NextArg() {
-			return fmt.Errorf("%q is one too many: it takes no value", d.Val())
-		}
-		return nil
+	"on_clash": func(k *NaturalKey, d *caddyfile.Dispenser) error {
+		return one(d, &k.OnClash, checked(checkOnClash))
 	},
+	"optional": func(k *NaturalKey, d *caddyfile.Dispenser) error { return flag(d, &k.Optional) },
 }
 
 // unmarshalVerify reads
@@ -51,41 +45,46 @@ var naturalKeyOptions = map[string]readOption[*NaturalKey]{
 func unmarshalVerify(h *Handler, d *caddyfile.Dispenser) error {
 	v := new(Verifier)
 	h.Verify = v
+	line := d.Token()
 	switch args := d.RemainingArgs(); len(args) {
 	case 1:
 		v.URL = args[0]
 	case 2:
 		v.Method, v.URL = args[0], args[1]
 	default:
-		return errors.New("there is no URL: write one such as `verify GET http://orders:8080/orders?client_ref={idempotency.key}`")
+		return fmt.Errorf("there %s: write one URL, after GET or HEAD as needed, such as `verify GET http://orders:8080/orders?client_ref={idempotency.key}`", count(args))
 	}
-	if err := readBlock(d, block[*Verifier]{of: "verify", options: verifyOptions, repeatable: []string{"header"}}, v); err != nil {
+	if err := v.checkTarget(); err != nil {
+		return err
+	}
+	if err := readBlock(d, block[*Verifier]{of: "verify", prefix: "verify: ", options: verifyOptions, repeatable: []string{"header"}}, v); err != nil {
 		return err
 	}
 	if v.Exists.Status == 0 {
-		return errors.New("exists is not set: write the status that means that the object exists, such as `exists 200`")
+		return errorAt(line, errors.New("verify: exists is not set: write the status that means that the object exists, such as `exists 200`"))
 	}
-	// As it will be provisioned, but for the options of the route.
-	filled := *v
-	setDefault(&filled.Method, http.MethodGet)
-	setDefault(&filled.After, caddy.Duration(DefaultVerifyAfter))
-	setDefault(&filled.GiveUp, caddy.Duration(DefaultVerifyGiveUp))
-	setDefault(&filled.Timeout, caddy.Duration(DefaultVerifyTimeout))
-	setDefault(&filled.Status, DefaultVerifyStatus)
-	return filled.check()
+	filled := *v // as it will be provisioned, but for the route's upstream_timeout
+	filled.fillDefaults(0)
+	if err := filled.check(); err != nil {
+		return errorAt(line, fmt.Errorf("verify: %w", err))
+	}
+	return nil
 }
 
 var verifyOptions = map[string]readOption[*Verifier]{
 	"header": func(v *Verifier, d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
 		if len(args) != 2 {
-			return errors.New("write a name and a value, such as `header Authorization \"Bearer {env.VERIFY_TOKEN}\"`")
+			return errors.New("there " + count(args) + ": write a name and a value, such as `header Authorization \"Bearer {env.VERIFY_TOKEN}\"`")
 		}
 		if v.Headers == nil {
 			v.Headers = make(map[string]string)
 		}
+		if err := checkProbeHeader(args[0], args[1], v.Headers); err != nil {
+			return err
+		}
 		v.Headers[args[0]] = args[1]
-		return checkHeaderName(args[0])
+		return nil
 	},
 	"exists": func(v *Verifier, d *caddyfile.Dispenser) error { return v.Exists.unmarshal(d) },
 	"absent": func(v *Verifier, d *caddyfile.Dispenser) error {
@@ -101,15 +100,17 @@ var verifyOptions = map[string]readOption[*Verifier]{
 	"timeout": func(v *Verifier, d *caddyfile.Dispenser) error {
 		return one(d, &v.Timeout, duration(rangeStoreCall))
 	},
-	"status":   func(v *Verifier, d *caddyfile.Dispenser) error { return one(d, &v.Status, number(200, 299)) },
-	"body":     func(v *Verifier, d *caddyfile.Dispenser) error { return one(d, &v.Body, checked(checkPath)) },
-	"location": func(v *Verifier, d *caddyfile.Dispenser) error { return one(d, &v.Location, text) },
+	"status": func(v *Verifier, d *caddyfile.Dispenser) error { return one(d, &v.Status, number(200, 299)) },
+	"body":   func(v *Verifier, d *caddyfile.Dispenser) error { return one(d, &v.Body, checked(checkPath)) },
+	"location": func(v *Verifier, d *caddyfile.Dispenser) error {
+		return one(d, &v.Location, checked(checkProbeLocation))
+	},
 }
 
 func (e *Expectation) unmarshal(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 {
-		return errors.New("write a status, and a path into the body as needed, such as `200 orders.#>0`")
+		return fmt.Errorf("there %s: write a status, and a path into the body as needed, in quotes if it has spaces, such as `200 orders.#>0`", count(args))
 	}
 	status, err := number(200, 599)(args[0])
 	if err != nil {
@@ -118,6 +119,7 @@ func (e *Expectation) unmarshal(d *caddyfile.Dispenser) error {
 	e.Status = status
 	if len(args) == 2 {
 		e.Path = args[1]
+		return checkExpectedPath(e.Path)
 	}
 	return nil
 }

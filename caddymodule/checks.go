@@ -40,16 +40,27 @@ func (h *Handler) check() error {
 		{"keep_headers", checkKeptAndDropped(h.KeepHeaders, h.DropHeaders)},
 		{"resource", unless(h.Resource == "", checkPath, h.Resource)},
 		{"policy", checkPolicy(h.Policy)},
-		{"replay", checkReplay(h.Replay)},
-		{"store_key", checkStoreKey(h.StoreKey)},
-		{"on_store_failure", checkOnStoreFailure(h.OnStoreFailure)},
+		{"replay", unless(h.Replay == "", checkReplay, h.Replay)},
+		{"store_key", unless(h.StoreKey == "", checkStoreKey, h.StoreKey)},
+		{"on_store_failure", unless(h.OnStoreFailure == "", checkOnStoreFailure, h.OnStoreFailure)},
+		{"in_flight_location", unless(h.InFlightLocation == "", checkInFlightLocation, h.InFlightLocation)},
 	} {
 		if option.err != nil {
 			return fmt.Errorf("%s: %w", option.name, option.err)
 		}
 	}
-	if err := h.checkNaturalKey(); err != nil {
-		return fmt.Errorf("natural_key: %w", err)
+	if h.NaturalKey != nil {
+		if err := h.NaturalKey.check(); err != nil {
+			return fmt.Errorf("natural_key: %w", err)
+		}
+	}
+	if h.Verify != nil {
+		if err := h.Verify.check(); err != nil {
+			return fmt.Errorf("verify: %w", err)
+		}
+	}
+	if err := h.checkTogether(); err != nil {
+		return err
 	}
 	if h.Key.Header != "" && h.Key.Body != "" {
 		return fmt.Errorf("key has two places, header %s and body %s: leave one", h.Key.Header, h.Key.Body)
@@ -60,6 +71,30 @@ func (h *Handler) check() error {
 		}
 	}
 	return h.checkNumbers()
+}
+
+// checkTogether reports options that do not go with one another, in whatever order
+// they are written.
+func (h *Handler) checkTogether() error {
+	if h.NaturalKey != nil {
+		if err := h.NaturalKey.checkLeftIn(h.Fingerprint); err != nil {
+			return fmt.Errorf("natural_key: %w", err)
+		}
+	}
+	v := h.Verify
+	switch {
+	case v == nil:
+		return nil
+	case h.Operation == "" || isTemplate(h.Operation):
+		return errors.New("verify needs an operation that is a constant, by which its records are found: write one such as `operation create-order`")
+	case h.StoreKey == StoreKeyDigest && strings.Contains(v.URL, "{idempotency.key}"):
+		return errors.New("verify needs the key itself, of which store_key digest keeps a digest alone: ask by {idempotency.natural_key}")
+	case h.NaturalKey == nil && strings.Contains(v.URL, "{idempotency.natural_key}"):
+		return errors.New("verify asks by {idempotency.natural_key}, and there is none: write natural_key and a path, or ask by {idempotency.key}")
+	case !h.keepsResponses() && v.Body != "":
+		return fmt.Errorf("verify: body is never shown, since replay %s keeps none: leave one of the two out", h.Replay)
+	}
+	return nil
 }
 
 // checkNumbers is for JSON; in a Caddyfile, a line that is out of range is not read.
@@ -192,13 +227,17 @@ func checkVersion(version string) error {
 
 const maxVersion = 128
 
-func checkPolicy(policy string) error {
-	u, err := url.Parse(policy)
+// isLink reports whether a text is a URL, or a path, that can stand in a header.
+func isLink(text string) bool {
+	u, err := url.Parse(text)
 	outside := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("<>\"", c) }
-	switch {
-	case err != nil || strings.ContainsFunc(policy, outside),
-		u.Scheme == "" && !strings.HasPrefix(policy, "/"),
-		(u.Scheme == "http" || u.Scheme == "https") && u.Host == "":
+	return err == nil && !strings.ContainsFunc(text, outside) &&
+		(u.Scheme != "" || strings.HasPrefix(text, "/")) &&
+		(u.Scheme != "http" && u.Scheme != "https" || u.Host != "")
+}
+
+func checkPolicy(policy string) error {
+	if !isLink(policy) {
 		return fmt.Errorf("%q is not a link: write a URL such as https://example.com/idempotency, or a path such as /idempotency", policy)
 	}
 	return nil

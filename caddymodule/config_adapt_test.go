@@ -2,6 +2,7 @@ package caddymodule_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"os"
@@ -79,6 +80,7 @@ func TestEveryOptionAdaptsToItsJSON(t *testing.T) {
 // What the Caddyfile means must also be what a module reads back, and be accepted.
 func TestEveryAdaptedOptionProvisions(t *testing.T) {
 	t.Setenv("DATABASE_URL", closedPort)
+	setSecrets(t)
 	for _, golden := range goldens(t) {
 		t.Run(filepath.Base(golden.path), func(t *testing.T) {
 			result, _, err := adapt(golden.caddyfile)
@@ -90,6 +92,14 @@ func TestEveryAdaptedOptionProvisions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// setSecrets sets the environment of what is written in the goldens and examples.
+func setSecrets(t *testing.T) {
+	t.Helper()
+	t.Setenv("IDEMPOTENCY_SECRET", strings.Repeat("s", 32))
+	t.Setenv("IDEMPOTENCY_KEY", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	t.Setenv("VERIFY_TOKEN", "token")
 }
 
 func TestEveryOptionHasAGoldenFile(t *testing.T) {

@@ -56,10 +56,13 @@ func (s section) examples(language string) (blocks []string) {
 // chapters of the documentation, by the block that they are about, and how an
 // example of an option becomes a Caddyfile.
 var chapters = map[string]struct{ block, caddyfile string }{
-	"The directive":        {"idempotency", ":8080 {\n\tidempotency {\n%s\n\t}\n}\n"},
-	"Rules of fingerprint": {"fingerprint", ":8080 {\n\tidempotency {\n\t\tactor shared\n\t\tfingerprint {\n%s\n\t\t}\n\t}\n}\n"},
-	"The global option":    {"global option", "{\n\tidempotency {\n%s\n\t}\n}\n"},
-	"Store postgres":       {"store postgres", "{\n\tidempotency {\n\t\tstore postgres {\n%s\n\t\t}\n\t}\n}\n"},
+	"The directive":                    {"idempotency", ":8080 {\n\tidempotency {\n%s\n\t}\n}\n"},
+	"Rules of fingerprint":             {"fingerprint", ":8080 {\n\tidempotency {\n\t\tactor shared\n\t\tfingerprint {\n%s\n\t\t}\n\t}\n}\n"},
+	"The global option":                {"global option", "{\n\tidempotency {\n%s\n\t}\n}\n"},
+	"Options of natural_key":           {"natural_key", ":8080 {\n\tidempotency {\n\t\tactor shared\n\t\tnatural_key requisition_no {\n%s\n\t\t}\n\t}\n}\n"},
+	"Options of verify":                {"verify", ":8080 {\n\tidempotency {\n\t\tactor shared\n\t\toperation create-order\n\t\tverify http://orders:8080/orders?client_ref={idempotency.key} {\n%s\n\t\t}\n\t}\n}\n"},
+	"The directive idempotency_status": {"idempotency_status", ":8080 {\n\tidempotency_status {\n%s\n\t}\n}\n"},
+	"Store postgres":                   {"store postgres", "{\n\tidempotency {\n\t\tstore postgres {\n%s\n\t\t}\n\t}\n}\n"},
 }
 
 func TestDocumentationHasEveryOptionOfTheParserAndNoOther(t *testing.T) {
@@ -70,7 +73,7 @@ func TestDocumentationHasEveryOptionOfTheParserAndNoOther(t *testing.T) {
 		}
 		block := chapters[section.chapter].block
 		documented[block] = append(documented[block], section.option)
-		for _, part := range []string{"\nSyntax: `" + section.option + " ", " · Default: ", " · JSON: `"} {
+		for _, part := range []string{"\nSyntax: `" + section.option, " · Default: ", " · JSON: `"} {
 			if !strings.Contains(section.text, part) {
 				t.Errorf("docs/configuration.md:%d: %s has no %q", section.line, section.option, part)
 			}
@@ -90,16 +93,30 @@ func TestDocumentationHasEveryOptionOfTheParserAndNoOther(t *testing.T) {
 // An example of an option is lines of its block; all others are whole Caddyfiles.
 func TestExamplesOfTheDocumentationAdaptAndValidate(t *testing.T) {
 	t.Setenv("DATABASE_URL", closedPort)
+	setSecrets(t)
 	for _, section := range configurationDocs(t) {
 		for _, example := range section.examples("caddyfile") {
 			if section.option != "" {
 				if section.chapter == "The directive" && section.option != "actor" {
 					example += "actor shared\n"
 				}
+				if section.chapter == "Options of verify" && section.option != "exists" {
+					example += "exists 200 orders.#>0\n"
+				}
+				if section.chapter == "The directive idempotency_status" {
+					for option, line := range map[string]string{"actor": "actor shared\n", "operation": "operation create-order\n"} {
+						if section.option != option {
+							example += line
+						}
+					}
+				}
 				if section.chapter == "Store postgres" && section.option != "dsn" {
 					example += "dsn {env.DATABASE_URL}\n"
 				}
 				example = fmt.Sprintf(chapters[section.chapter].caddyfile, example)
+				if section.option == "store_key" { // which needs the app's secret
+					example = "{\n\tidempotency {\n\t\tsecret {env.IDEMPOTENCY_SECRET}\n\t}\n}\n" + example
+				}
 			}
 			result, _, err := adapt(example)
 			if err != nil {
@@ -125,12 +142,12 @@ func TestDocumentationHasEveryJSONName(t *testing.T) {
 	}
 	var names []string
 	for prefix, module := range map[string]any{
-		"": caddymodule.Handler{}, "app.": caddymodule.App{}, "store.": caddymodule.PostgresStore{}, "store. ": caddymodule.SQLiteStore{},
+		"": caddymodule.Handler{}, "app.": caddymodule.App{}, "status.": caddymodule.Status{}, "store.": caddymodule.PostgresStore{}, "store. ": caddymodule.SQLiteStore{},
 	} {
 		names = append(names, jsonNames(strings.TrimSpace(prefix), reflect.TypeOf(module))...)
 	}
 	for _, name := range names {
-		name = strings.TrimPrefix(name, "app.")
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "app."), "status.")
 		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/configuration.md does not have the JSON name `%s`", name)
 		}
@@ -142,6 +159,9 @@ func TestDocumentationHasEveryJSONName(t *testing.T) {
 func jsonNames(prefix string, typ reflect.Type) (names []string) {
 	for i := range typ.NumField() {
 		field := typ.Field(i)
+		if field.Type.Kind() == reflect.Pointer {
+			field.Type = field.Type.Elem()
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case !field.IsExported() || name == "-":
@@ -163,10 +183,17 @@ func TestDocumentationSaysTheDefaults(t *testing.T) {
 		"max_request_body": mebibytes(caddymodule.DefaultMaxRequestBody), "max_response_body": mebibytes(caddymodule.DefaultMaxResponseBody),
 		"upstream_timeout": caddymodule.DefaultUpstreamTimeout, "wait": caddymodule.DefaultWait,
 		"replay_for": fmt.Sprintf("%.0fh", caddymodule.DefaultReplayFor.Hours()), "sweep_every": caddymodule.DefaultSweepEvery,
-		"timeout": postgres.DefaultTimeout, "max_conns": postgres.DefaultMaxConns,
+		"give_up": fmt.Sprintf("%.0fh", caddymodule.DefaultVerifyGiveUp.Hours()), "Options of verify timeout": caddymodule.DefaultVerifyTimeout,
+		"status": caddymodule.DefaultVerifyStatus, "Store postgres timeout": postgres.DefaultTimeout, "max_conns": postgres.DefaultMaxConns,
 	}
 	for _, section := range configurationDocs(t) {
 		value, has := defaults[section.option]
+		if of, there := defaults[section.chapter+" "+section.option]; there {
+			value, has = of, true
+		}
+		if section.chapter == "The directive idempotency_status" && section.option != "tenant" {
+			continue // the key of a request is elsewhere there
+		}
 		if expected := fmt.Sprintf("Default: `%v` · ", value); has && !strings.Contains(section.text, expected) {
 			t.Errorf("docs/configuration.md:%d: %s has no %q", section.line, section.option, expected)
 		}

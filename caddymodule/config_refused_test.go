@@ -78,12 +78,19 @@ func parserAnswer(input string) []string {
 	if err == nil {
 		return []string{"! nothing, it was accepted"}
 	}
-	return []string{"! " + strings.TrimPrefix(err.Error(), "parsing caddyfile tokens for 'idempotency': ")}
+	text := strings.TrimPrefix(err.Error(), "parsing caddyfile tokens for 'idempotency': ")
+	return []string{"! " + strings.TrimPrefix(text, "parsing caddyfile tokens for 'idempotency_status': ")}
 }
 
 func TestParserRefusesWrongOptionsOfARoute(t *testing.T) {
 	refuses(t, "route.txt", func(_ *testing.T, lines string) []string {
 		return parserAnswer(":8080 {\n\tidempotency {\n\t\tactor shared\n" + lines + "\n\t}\n}\n") // from line 4 on
+	})
+}
+
+func TestParserRefusesWrongOptionsOfAStatus(t *testing.T) {
+	refuses(t, "status.txt", func(_ *testing.T, lines string) []string {
+		return parserAnswer(":8080 {\n\tidempotency_status {\n" + lines + "\n\t}\n}\n") // from line 3 on
 	})
 }
 
@@ -108,7 +115,7 @@ func provisionAnswer(t *testing.T, config []byte) (answer []string) {
 		return answer
 	}
 	text := err.Error()
-	for _, introduction := range []string{"provision http.handlers.idempotency: ", "provision idempotency: ", "provision idempotency.stores.postgres: ", "provision idempotency.stores.sqlite: ", "decoding module config: http.handlers.idempotency: ", "decoding module config: idempotency: ", "loading store: "} {
+	for _, introduction := range []string{"provision http.handlers.idempotency: ", "provision http.handlers.idempotency_status: ", "provision idempotency: ", "provision idempotency.stores.postgres: ", "provision idempotency.stores.sqlite: ", "decoding module config: http.handlers.idempotency: ", "decoding module config: idempotency: ", "loading store: "} {
 		if i := strings.LastIndex(text, introduction); i >= 0 {
 			text = text[i+len(introduction):]
 		}
@@ -121,6 +128,13 @@ func TestProvisionRefusesWrongJSONOfAHandler(t *testing.T) {
 	t.Setenv("IDEMPOTENCY_TEST_SET", "acme")
 	refuses(t, "handler_json.txt", func(t *testing.T, handler string) []string {
 		return provisionAnswer(t, withHandler(`{}`, handler))
+	})
+}
+
+func TestProvisionRefusesWrongJSONOfAStatus(t *testing.T) {
+	refuses(t, "status_json.txt", func(t *testing.T, status string) []string {
+		config := withHandler(`{}`, status)
+		return provisionAnswer(t, []byte(strings.Replace(string(config), `"handler": "idempotency"`, `"handler": "idempotency_status"`, 1)))
 	})
 }
 

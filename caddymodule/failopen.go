@@ -23,7 +23,7 @@ const HeaderUnprotected = "Idempotency-Unprotected"
 
 func checkOnStoreFailure(what string) error {
 	switch what {
-	case "", OnStoreFailureRefuse, OnStoreFailurePass:
+	case OnStoreFailureRefuse, OnStoreFailurePass:
 		return nil
 	}
 	return fmt.Errorf("%q is not known: write %s or %s", what, OnStoreFailureRefuse, OnStoreFailurePass)

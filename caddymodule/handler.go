@@ -105,32 +105,34 @@ type Handler struct {
 	// path into the response body, such as `data.id`. Default: the `Location` header.
 	Resource string `json:"resource,omitempty"`
 
-	// NaturalKey is the business identity inside the payload. Default: none.
+	// NaturalKey is the business identity inside the payload, such as
+	// `{"paths": ["requisition_no"]}`. Default: none.
 	NaturalKey *NaturalKey `json:"natural_key,omitempty"`
 
 	// Verify is how the upstream is asked whether a request of unknown outcome was
 	// executed. Default: it is not, and an operator decides. The operation must be
-	// a constant then.
+	// a constant then. An example:
+	// `{"url": "http://orders:8080/orders?client_ref={idempotency.key}", "exists": {"status": 200, "path": "orders.#>0"}}`.
 	Verify *Verifier `json:"verify,omitempty"`
 
 	// InFlightLocation is where a client can ask for the status of a request that is
-	// being executed, such as `/idempotency/{idempotency.key}`. A retry is then
+	// being executed: a path or a URL, such as `/idempotency/{idempotency.key}`. A retry is then
 	// answered 202 with it. Default: none, a retry is answered 409.
 	InFlightLocation string `json:"in_flight_location,omitempty"`
 
 	// Replay says how a retry of a completed request is answered: `full` shows the
 	// stored response; `refetch` stores status and resource alone and fetches the
 	// resource with the credentials of whoever asks; `reference` answers with
-	// status and resource without a body. Default: `full`.
+	// status and resource without a body. An example: `"refetch"`. Default: `full`.
 	Replay string `json:"replay,omitempty"`
 
 	// StoreKey says what is kept of the client's key: `plain`, or `digest`, which
-	// is made with the app's secret. Default: `plain`.
+	// is made with the app's secret. An example: `"digest"`. Default: `plain`.
 	StoreKey string `json:"store_key,omitempty"`
 
 	// OnStoreFailure says what happens while the store does not answer: `refuse`
 	// is 503; `pass` forwards without protection, marked by a header, a metric and
-	// a log line. Default: `refuse`.
+	// a log line. An example: `"pass"`. Default: `refuse`.
 	OnStoreFailure string `json:"on_store_failure,omitempty"`
 
 	// Policy is the URL at which the route's idempotency policy is published, which

@@ -1,23 +1,27 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/caddy-idempotency/caddy-idempotency/canonical"
 )
 
 // NaturalKey is the business identity inside the payload, such as a requisition
 // number: unique in its tenant and operation, whatever the client's key.
 type NaturalKey struct {
 	// Paths into the body, as the fingerprint's rules leave it: gjson paths after
-	// defaults. Several make a composite.
+	// defaults, such as `["requisition_no"]`. Several make a composite. Required.
 	Paths []string `json:"paths,omitempty"`
 
 	// OnClash says what a request gets whose natural key belongs to another key:
 	// `conflict` is 409; `replay` shows the stored answer, if actor and fingerprint
-	// are the same, and is 409 if not. Default: `conflict`.
+	// are the same, and is 409 if not. An example: `"replay"`. Default: `conflict`.
 	OnClash string `json:"on_clash,omitempty"`
 
 	// Optional lets a request without a natural key through. Default: false, it
@@ -31,17 +35,51 @@ const (
 	ClashReplay   = "replay"
 )
 
-func (h *Handler) checkNaturalKey() error {
-	switch k := h.NaturalKey; {
-	case k == nil:
-		return nil
-	case len(k.Paths) == 0:
-		return errors.New("there is no path: write one or more into the body, such as requisition_no")
-	case k.OnClash != "" && k.OnClash != ClashConflict && k.OnClash != ClashReplay:
-		return fmt.Errorf("on_clash %q is not known: write %s or %s", k.OnClash, ClashConflict, ClashReplay)
-	default:
-		return each(k.Paths, checkPath)
+func (k *NaturalKey) check() error {
+	if err := unless(k.OnClash == "", checkOnClash, k.OnClash); err != nil {
+		return fmt.Errorf("on_clash: %w", err)
 	}
+	return checkNaturalKeyPaths(k.Paths)
+}
+
+func checkOnClash(what string) error {
+	switch what {
+	case ClashConflict, ClashReplay:
+		return nil
+	}
+	return fmt.Errorf("%q is not known: write %s or %s", what, ClashConflict, ClashReplay)
+}
+
+func checkNaturalKeyPaths(paths []string) error {
+	if len(paths) == 0 {
+		return errors.New("there is no path: write one or more into the body, such as requisition_no")
+	}
+	for i, path := range paths {
+		if err := checkPath(path); err != nil {
+			return err
+		}
+		if slices.Contains(paths[:i], path) {
+			return fmt.Errorf("path %q is there twice: leave one", path)
+		}
+	}
+	return nil
+}
+
+// checkLeftIn refuses a path that the fingerprint's rules leave out: the natural key
+// is taken from what they leave, and would be missing from every request.
+func (k *NaturalKey) checkLeftIn(rules canonical.Rules) error {
+	for _, path := range k.Paths {
+		// As a default would have to be there, so has the natural key.
+		_, err := canonical.Compile(canonical.Rules{
+			Include: rules.Include, Exclude: rules.Exclude, MaxDepth: rules.MaxDepth,
+			Defaults: []canonical.Default{{Path: path, Value: json.RawMessage("null")}},
+		})
+		if wrong := (*canonical.RuleError)(nil); errors.As(err, &wrong) && wrong.Rule == "default" {
+			return fmt.Errorf("path %q is missing from every request, since of the fingerprint's rules %s: let it count, or name a member that does",
+				path, wrong.Reason)
+		}
+	}
+	return nil
 }
 
 // maxNaturalKey in bytes; see maxScopePart.

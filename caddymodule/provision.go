@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,11 +56,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.Verify == nil {
 		return nil
 	}
-	if err := h.Verify.provision(time.Duration(h.UpstreamTimeout)); err != nil {
+	if err := h.Verify.provision(); err != nil {
 		return fmt.Errorf("verify: %w", err)
-	}
-	if h.StoreKey == StoreKeyDigest && strings.Contains(h.Verify.URL, "{idempotency.key}") {
-		return errors.New("verify needs the key itself, of which store_key digest keeps a digest alone: ask by {idempotency.natural_key}")
 	}
 	return h.app.addVerifier(h)
 }
@@ -86,6 +82,9 @@ func (h *Handler) fillDefaults() {
 	setDefault(&h.Wait, caddy.Duration(DefaultWait))
 	setDefault(&h.ReplayFor, caddy.Duration(DefaultReplayFor))
 	setDefault(&h.Policy, DefaultPolicy)
+	if h.Verify != nil {
+		h.Verify.fillDefaults(time.Duration(h.UpstreamTimeout))
+	}
 	if len(h.Methods) == 0 {
 		h.Methods = []string{"POST", "PATCH"}
 	}

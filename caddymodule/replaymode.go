@@ -23,16 +23,20 @@ const (
 
 func checkReplay(mode string) error {
 	switch mode {
-	case "", ReplayFull, ReplayRefetch, ReplayReference:
+	case ReplayFull, ReplayRefetch, ReplayReference:
 		return nil
 	}
 	return fmt.Errorf("%q is not known: write %s, %s or %s", mode, ReplayFull, ReplayRefetch, ReplayReference)
 }
 
+// keepsResponses reports whether more than status and reference is stored.
+func (h *Handler) keepsResponses() bool {
+	return h.Replay != ReplayRefetch && h.Replay != ReplayReference
+}
+
 // keeps returns what is stored of a response.
 func (h *Handler) keeps(rec *recorder) *store.Response {
-	switch h.Replay {
-	case ReplayRefetch, ReplayReference:
+	if !h.keepsResponses() {
 		return nil
 	}
 	return &store.Response{Header: h.headers.stored(rec.head, rec.before), Body: rec.body.Bytes()}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,17 +27,22 @@ import (
 // It answers in the same scope rules as Handler: whoever is not the one who sent
 // the request learns nothing of it. It belongs after authentication.
 type Status struct {
-	// Tenant, Actor and Operation of the route whose keys are looked up, as they are
-	// written there. Actor and Operation are required.
-	Tenant    string `json:"tenant,omitempty"`
-	Actor     string `json:"actor,omitempty"`
+	// Tenant of the route whose keys are looked up, as it is written there, such as
+	// `acme`. Default: `default`.
+	Tenant string `json:"tenant,omitempty"`
+
+	// Actor of the route, such as `{http.auth.user.id}`. Required.
+	Actor string `json:"actor,omitempty"`
+
+	// Operation of the route, such as `create-order`. Required.
 	Operation string `json:"operation,omitempty"`
 
-	// Key is a template for the key. Default: the last element of the path, as in
+	// Key says by a placeholder where the key is in the request, such as
+	// `{http.request.uri.query.key}`. Default: the last element of the path, as in
 	// `GET /idempotency/8e03978e`.
 	Key string `json:"key,omitempty"`
 
-	// StoreKey is that of the route. Default: `plain`.
+	// StoreKey is that of the route, `plain` or `digest`. Default: `plain`.
 	StoreKey string `json:"store_key,omitempty"`
 
 	// Response lets a client ask for the stored response too, by the query
@@ -74,12 +80,56 @@ func (s *Status) check() error {
 	if s.Actor == "" || s.Operation == "" {
 		return errors.New("actor and operation are not both set: write them as the route does whose keys are looked up")
 	}
-	if err := checkStoreKey(s.StoreKey); err != nil {
-		return err
+	for _, option := range []struct {
+		name string
+		err  error
+	}{
+		{"tenant", unless(s.Tenant == "", checkScope, s.Tenant)},
+		{"actor", checkScope(s.Actor)},
+		{"operation", checkScope(s.Operation)},
+		{"operation", checkStatusOperation(s.Operation)},
+		{"key", unless(s.Key == "", checkStatusKey, s.Key)},
+		{"store_key", unless(s.StoreKey == "", checkStoreKey, s.StoreKey)},
+	} {
+		if option.err != nil {
+			return fmt.Errorf("%s: %w", option.name, option.err)
+		}
 	}
-	for _, part := range []string{s.Tenant, s.Actor, s.Operation} {
-		if err := checkScope(part); err != nil {
-			return err
+	return nil
+}
+
+// checkStatusOperation refuses what is another value here than on the route.
+func checkStatusOperation(operation string) error {
+	names, _ := placeholdersOf(operation)
+	for _, name := range names {
+		if name == "http.request.method" || name == "method" {
+			return fmt.Errorf("{%s} is the method of this request, GET: write the method of the route, such as POST", name)
+		}
+	}
+	return checkScopeText(operation)
+}
+
+func checkStatusKey(template string) error {
+	names, rest := placeholdersOf(template)
+	switch {
+	case len(names) == 0 || strings.ContainsAny(rest, "{}") || slices.Contains(names, ""):
+		return fmt.Errorf("%q does not say where the key is: write a placeholder such as {http.request.uri.query.key}, or leave the line out for the end of the path", template)
+	case !printable(template):
+		return fmt.Errorf("%q holds a control character: leave it out", template)
+	}
+	return nil
+}
+
+// checkInFlightLocation takes a path or a URL, in which the key and Caddy's
+// placeholders are resolved for each request.
+func checkInFlightLocation(template string) error {
+	names, rest := placeholdersOf(template)
+	if strings.ContainsAny(rest, "{}") || slices.Contains(names, "") || !isLink(placeholder.ReplaceAllString(template, "x")) {
+		return fmt.Errorf("%q is not a link: write a path such as /idempotency/{idempotency.key}, or a URL", template)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "idempotency.") && name != "idempotency.key" {
+			return fmt.Errorf("placeholder {%s} is not known here: write {idempotency.key}", name)
 		}
 	}
 	return nil
@@ -227,19 +277,12 @@ func (s *Status) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 var statusOptions = map[string]readOption[*Status]{
-	"tenant":    func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Tenant, scopePart) },
-	"actor":     func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Actor, scopePart) },
-	"operation": func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Operation, scopePart) },
-	"key":       func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Key, text) },
+	"tenant": func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Tenant, scopePart) },
+	"actor":  func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Actor, scopePart) },
+	"operation": func(s *Status, d *caddyfile.Dispenser) error {
+		return one(d, &s.Operation, checked(checkStatusOperation))
+	},
+	"key":       func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Key, checked(checkStatusKey)) },
 	"store_key": func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.StoreKey, checked(checkStoreKey)) },
 	"response":  func(s *Status, d *caddyfile.Dispenser) error { return flag(d, &s.Response) },
-}
-
-// flag reads an option without a value.
-func flag(d *caddyfile.Dispenser, set *bool) error {
-	if args := d.RemainingArgs(); len(args) > 0 {
-		return fmt.Errorf("%s is too much: it takes no value", quoted(args))
-	}
-	*set = true
-	return nil
 }

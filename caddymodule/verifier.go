@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,43 +23,47 @@ import (
 // Verifier is a probe that asks the upstream whether the business object of an
 // unknown outcome exists.
 type Verifier struct {
-	// Method of the probe: `GET` or `HEAD`. Default: `GET`.
+	// Method of the probe: `GET` or `HEAD`, which never shows a body. Default: `GET`.
 	Method string `json:"method,omitempty"`
 
-	// URL of the probe. These placeholders are resolved, and escaped for where they
+	// URL of the probe, such as
+	// `http://orders:8080/orders?client_ref={idempotency.key}`. These placeholders are resolved, and escaped for where they
 	// stand: `{idempotency.key}`, `{idempotency.natural_key}`, and the parts of the
 	// scope `{idempotency.tenant}`, `{idempotency.actor}`,
-	// `{idempotency.operation}`. Required.
+	// `{idempotency.operation}`. One of the keys must be there. Required.
 	URL string `json:"url,omitempty"`
 
-	// Headers of the probe, by name. Placeholders such as `{env.VERIFY_TOKEN}` are
-	// resolved when the route is provisioned.
+	// Headers of the probe, by name, such as
+	// `{"Authorization": "Bearer {env.VERIFY_TOKEN}"}`. Placeholders are resolved
+	// when the route is provisioned. Default: none.
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// Exists says which response means that the object exists. Required.
+	// Exists says which response means that the object exists, such as
+	// `{"status": 200, "path": "orders.#>0"}`. Required.
 	Exists Expectation `json:"exists,omitzero"`
 
-	// Absent says which response means that it does not. Default: none does, and
-	// the verifier never reopens a key.
+	// Absent says which response means that it does not, such as
+	// `{"status": 404}`. Default: none does, and the verifier never reopens a key.
 	Absent *Expectation `json:"absent,omitempty"`
 
 	// After is how long after an outcome became unknown the upstream can no longer
-	// be working on it; only then `absent` is believed. Default: twice
-	// upstream_timeout, and 60s at least.
+	// be working on it; only then `absent` is believed. From 1ms to 36500d, such as
+	// `"5m"`. Default: twice upstream_timeout, and 60s at least.
 	After caddy.Duration `json:"after,omitempty"`
 
 	// GiveUp is how old an unknown outcome may become before it is left to an
-	// operator. Default: 24h.
+	// operator. From 1ms to 36500d, longer than after, such as `"7d"`. Default: 24h.
 	GiveUp caddy.Duration `json:"give_up,omitempty"`
 
-	// Timeout of one probe. Default: 10s.
+	// Timeout of one probe. From 1ms to 10m, such as `"2s"`. Default: 10s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// Status that a retry is then answered with. Default: 201.
+	// Status that a retry is then answered with, once the object exists. From 200 to
+	// 299, such as `200`. Default: 201.
 	Status int `json:"status,omitempty"`
 
 	// Body is a gjson path to what a retry is then answered with in the probe's
-	// body. Default: all of it.
+	// body, such as `orders.0`. Default: all of it.
 	Body string `json:"body,omitempty"`
 
 	// Location that a retry is then answered with. `{body.PATH}` is a value of the
@@ -74,7 +77,7 @@ type Verifier struct {
 
 // Expectation is a response that means something.
 type Expectation struct {
-	// Status of the response, such as 200.
+	// Status of the response, from 200 to 599, such as `200`. Required.
 	Status int `json:"status,omitempty"`
 
 	// Path into the body that must be truthy: there, and neither false, null, 0
@@ -94,19 +97,24 @@ const (
 // maxRedirects of a probe, all of which stay on its host.
 const maxRedirects = 5
 
-func (v *Verifier) provision(upstreamTimeout time.Duration) error {
+// fillDefaults knows when the upstream can no longer be working on a request by
+// how long it was waited for.
+func (v *Verifier) fillDefaults(upstreamTimeout time.Duration) {
 	setDefault(&v.Method, http.MethodGet)
 	setDefault(&v.After, caddy.Duration(max(2*upstreamTimeout, DefaultVerifyAfter)))
 	setDefault(&v.GiveUp, caddy.Duration(DefaultVerifyGiveUp))
 	setDefault(&v.Timeout, caddy.Duration(DefaultVerifyTimeout))
 	setDefault(&v.Status, DefaultVerifyStatus)
-	if err := v.check(); err != nil {
-		return err
-	}
-	repl := caddy.NewReplacer()
+}
+
+// provision follows fillDefaults and check.
+func (v *Verifier) provision() error {
 	v.headers = make(http.Header)
 	for name, template := range v.Headers {
-		value, err := repl.ReplaceOrErr(template, true, true)
+		value, err := resolve(template)
+		if err == nil && !httpguts.ValidHeaderFieldValue(value) {
+			err = errors.New("the value holds a control character: leave it out")
+		}
 		if err != nil {
 			return fmt.Errorf("header %s: %w", name, err)
 		}
@@ -123,62 +131,6 @@ func (v *Verifier) provision(upstreamTimeout time.Duration) error {
 			}
 			return nil
 		},
-	}
-	return nil
-}
-
-func (v *Verifier) check() error {
-	if v.Method != http.MethodGet && v.Method != http.MethodHead {
-		return fmt.Errorf("method %q may change something: write GET or HEAD", v.Method)
-	}
-	target, err := url.Parse(probePlaceholder.ReplaceAllString(v.URL, "x"))
-	if err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" {
-		return fmt.Errorf("url %q is not one: write one such as http://orders:8080/orders?client_ref={idempotency.key}", v.URL)
-	}
-	for _, match := range probePlaceholder.FindAllStringSubmatch(v.URL, -1) {
-		if !slices.Contains(probeNames, match[1]) {
-			return fmt.Errorf("placeholder {%s} is not known here: write one of {%s}", match[1], strings.Join(probeNames, "}, {"))
-		}
-	}
-	if authority, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(v.URL, "http://"), "https://"), "/"); strings.Contains(authority, "{") {
-		return fmt.Errorf("url %q takes its host from a placeholder: write the host as it is", v.URL)
-	}
-	for name, value := range v.Headers {
-		if err := checkHeaderName(name); err != nil {
-			return err
-		}
-		if !httpguts.ValidHeaderFieldValue(value) {
-			return fmt.Errorf("value of header %s is not valid: leave control characters out", name)
-		}
-	}
-	if err := v.Exists.check(); err != nil {
-		return fmt.Errorf("exists: %w", err)
-	}
-	if v.Absent != nil {
-		if err := v.Absent.check(); err != nil {
-			return fmt.Errorf("absent: %w", err)
-		}
-		if *v.Absent == v.Exists {
-			return errors.New("exists and absent are the same: write what tells them apart")
-		}
-	}
-	if v.Status < 200 || v.Status > 299 {
-		return fmt.Errorf("status %d is not a success: write 200 to 299", v.Status)
-	}
-	for _, d := range []struct {
-		name  string
-		value caddy.Duration
-	}{{"after", v.After}, {"give_up", v.GiveUp}, {"timeout", v.Timeout}} {
-		if err := rangeRetention.check(d.name, d.value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e Expectation) check() error {
-	if e.Status < 200 || e.Status > 599 {
-		return fmt.Errorf("status %d is not one: write a status from 200 to 599, such as 200 or 404", e.Status)
 	}
 	return nil
 }
@@ -217,6 +169,9 @@ func (v *Verifier) probe(ctx context.Context, record *store.Record, maxBody int6
 		return findingNothing, nil, err
 	case int64(len(body)) > maxBody:
 		return findingNothing, nil, fmt.Errorf("response is larger than %d bytes", maxBody)
+	case response.StatusCode == v.Exists.Status && v.Exists.Path != "" && !gjson.ValidBytes(body):
+		// A page of somebody in between, with the right status, says nothing of the object.
+		return findingNothing, nil, errors.New("response is not JSON")
 	case v.Exists.meets(response.StatusCode, body):
 		return findingExists, v.completion(response, body), nil
 	case v.Absent != nil && v.Absent.meets(response.StatusCode, body):
@@ -306,20 +261,23 @@ func truthy(value gjson.Result) bool {
 // completion is what a retry is answered with.
 func (v *Verifier) completion(response *http.Response, body []byte) *store.Completion {
 	c := &store.Completion{Status: v.Status, Resource: response.Header.Get("Location")}
+	missing := false
 	if v.Location != "" {
 		c.Resource = probePlaceholder.ReplaceAllStringFunc(v.Location, func(name string) string {
 			path, ok := strings.CutPrefix(name[1:len(name)-1], "body.")
 			if !ok {
 				return name
 			}
-			return url.PathEscape(gjson.GetBytes(body, path).String())
+			value := gjson.GetBytes(body, path).String()
+			missing = missing || value == ""
+			return url.PathEscape(value)
 		})
 	}
 	header := make(http.Header)
 	if contentType := response.Header.Get("Content-Type"); contentType != "" {
 		header.Set("Content-Type", contentType)
 	}
-	if !printable(c.Resource) || len(c.Resource) > maxResource {
+	if missing || !printable(c.Resource) || len(c.Resource) > maxResource {
 		c.Resource = ""
 	}
 	if c.Resource != "" {
@@ -327,6 +285,9 @@ func (v *Verifier) completion(response *http.Response, body []byte) *store.Compl
 	}
 	if v.Body != "" {
 		body = []byte(gjson.GetBytes(body, v.Body).Raw)
+	}
+	if noBody(v.Status) {
+		body = nil
 	}
 	if v.Method != http.MethodHead {
 		c.Response = &store.Response{Header: header, Body: body}

@@ -93,6 +93,9 @@ func (h *Handler) verify(ctx context.Context, s *store.Store, record *store.Reco
 		h.putOff(ctx, s, record, 0, log)
 		return false
 	case found == findingExists:
+		if !h.keepsResponses() {
+			completion.Response = nil
+		}
 		completion.ReplayFor, completion.KeepFor = time.Duration(h.ReplayFor), time.Duration(h.KeepFor)
 		return h.resolve(ctx, s, record, store.Resolution{Completion: completion, By: verifiedBy, Reason: "the object exists"}, log)
 	case found == findingAbsent && age >= time.Duration(v.After):

@@ -85,13 +85,13 @@ func TestAbsentObjectIsNotBelievedWhileTheUpstreamMayStillCommit(t *testing.T) {
 
 func TestAnswerThatIsNoFindingLeavesTheOutcomeUnknown(t *testing.T) {
 	for name, probe := range map[string]string{
-		"another status": `verify GET http://{upstream}/orders/missing {
+		"another status": `verify GET http://{upstream}/orders/missing?ref={idempotency.key} {
 			exists 200
 		}`,
-		"not JSON": `verify GET http://{upstream}/metrics {
+		"not JSON": `verify GET http://{upstream}/metrics?ref={idempotency.key} {
 			exists 404 orders.#>0
 		}`,
-		"nobody there": `verify GET http://127.0.0.1:1/ {
+		"nobody there": `verify GET http://127.0.0.1:1/?ref={idempotency.key} {
 			exists 200
 			absent 404
 			after 1ms
@@ -227,7 +227,7 @@ func TestProbeDoesNotFollowAnotherHost(t *testing.T) {
 				c.say("HTTP/1.1 302 Found\r\nLocation: http://" + elsewhere.addr + "/\r\nContent-Length: 0\r\n\r\n")
 			}
 		})
-		g := configure(t, s, config{upstream: raw.addr, options: `verify GET http://{upstream}/orders {
+		g := configure(t, s, config{upstream: raw.addr, options: `verify GET http://{upstream}/orders?ref={idempotency.key} {
 			exists 200
 		}`})
 
