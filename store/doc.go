@@ -18,16 +18,17 @@
 //
 // # States
 //
-//	(no record) --claim--------> executing
-//	executing   --complete-----> completed
-//	executing   --release------> (no record)
-//	executing   --mark unknown-> unknown
-//	executing   --abandon------> unknown
-//	unknown     --complete-----> completed
-//	unknown     --release------> (no record)
-//	unknown     --resolve------> completed, or (no record)
-//	completed   --expire-------> expired
-//	expired     --purge--------> (no record)
+//	(no record) --claim-------------> executing
+//	executing   --complete----------> completed
+//	executing   --release-----------> (no record)
+//	executing   --mark unknown------> unknown
+//	executing   --abandon-----------> unknown
+//	unknown     --complete----------> completed
+//	unknown     --release-----------> (no record)
+//	unknown     --resolve completed-> completed
+//	unknown     --resolve released--> (no record)
+//	completed   --expire------------> expired
+//	expired     --purge-------------> (no record)
 //
 // Complete, mark unknown and release belong to the holder of the token. Resolve is
 // what a verifier or an operator decides about the record as they saw it; it is
