@@ -61,6 +61,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // provisions too, and needs no database.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.log = ctx, ctx.Logger()
+	a.usage.begun = make(chan struct{})
 	if err := rangeSweep.checkSet("sweep_every", a.SweepEvery); err != nil {
 		return err
 	}
@@ -145,6 +146,7 @@ func (a *App) use() (b *backend, done func(), err error) { return a.usage.take()
 
 // usage counts the requests of one configuration that use its backend.
 type usage struct {
+	begun    chan struct{} // closed by begin
 	mu       sync.Mutex
 	backend  *backend // nil before begin and after the last use
 	release  func()
@@ -156,9 +158,22 @@ func (u *usage) begin(b *backend, release func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.backend, u.release = b, release
+	close(u.begun)
 }
 
+// startPatience bounds the wait for begin: Caddy starts its apps in no order, so
+// that a site may serve before its store is there.
+const startPatience = 5 * time.Second
+
 func (u *usage) take() (*backend, func(), error) {
+	select {
+	case <-u.begun:
+	default: // the first moments of a configuration
+		select {
+		case <-u.begun:
+		case <-time.After(startPatience):
+		}
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.backend == nil {
