@@ -133,14 +133,14 @@ var errNotOpen = &store.EngineError{Op: "claiming record", Failure: store.Unavai
 
 // claim competes for the record. The client cannot cancel it: a claim that was
 // given up halfway would leave a record behind that nobody settles.
-func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, natural string, lease time.Duration) (*store.Claim, *store.Record, error) {
+func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, natural string, lease time.Duration, quotas []store.Quota) (*store.Claim, *store.Record, error) {
 	s := b.store.Load()
 	if s == nil {
 		return nil, nil, errNotOpen
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
-	claim, held, err := s.Claim(ctx, id, fp, natural, lease)
+	claim, held, err := s.Claim(ctx, id, fp, natural, lease, quotas...)
 	return claim, held, err
 }
 

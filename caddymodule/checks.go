@@ -51,6 +51,9 @@ func (h *Handler) check() error {
 	if err := h.checkNaturalKey(); err != nil {
 		return fmt.Errorf("natural_key: %w", err)
 	}
+	if err := h.Quota.check(); err != nil {
+		return err
+	}
 	if h.Key.Header != "" && h.Key.Body != "" {
 		return fmt.Errorf("key has two places, header %s and body %s: leave one", h.Key.Header, h.Key.Body)
 	}
