@@ -44,6 +44,7 @@ type App struct {
 	log    *zap.Logger
 	usage  usage
 
+	backend   *backend // nil until it has started
 	verifiers verifiers
 	secret    []byte
 	keys      []sealed.Key
@@ -99,17 +100,14 @@ func (a *App) Start() error {
 		return fmt.Errorf("opening idempotency store: %w", err)
 	}
 	b := value.(*backend)
-	b.sweepEvery(time.Duration(a.SweepEvery))
-	b.verifiers.Store(&a.verifiers)
-	if err := b.sealWith(a.keys); err != nil {
-		return err
-	}
+	a.backend = b
+	b.join(a)
 	a.usage.begin(b, func() {
 		if _, err := backends.Delete(place); err != nil {
 			backendLog().Error("closing store", zap.Error(err))
 		}
 	})
-	a.warnOfRetries(a.ctx)
+	a.warnOfProxies(a.ctx)
 	a.log.Info("idempotency store in use", zap.String("store", place), zap.Bool("shared_with_former_configuration", shared))
 	return nil
 }
@@ -137,6 +135,9 @@ func (a *App) Stop() error { return nil }
 // Cleanup gives the store back when the last request of this configuration is
 // done. Caddy calls it while old requests are still in flight.
 func (a *App) Cleanup() error {
+	if a.backend != nil {
+		a.backend.leave(a)
+	}
 	a.usage.end()
 	return nil
 }

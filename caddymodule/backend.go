@@ -30,7 +30,8 @@ type backend struct {
 	store atomic.Pointer[store.Store] // nil until it is open
 
 	mu     sync.Mutex
-	keys   []sealed.Key // of the configuration in force
+	live   []*App       // configurations that use it, the eldest first; see live.go
+	keys   []sealed.Key // of all of them
 	sealed *sealed.Engine
 
 	ctx  context.Context // of the background work
@@ -64,7 +65,7 @@ const openRetry = time.Second
 func newBackend(opener StoreOpener, keys []sealed.Key) (*backend, error) {
 	b := &backend{opener: opener, keys: keys, timeout: opener.CallTimeout(), settler: newSettler()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
-	b.sweepEvery(DefaultSweepEvery) // until the app says how often
+	b.sweep.Store(int64(DefaultSweepEvery)) // until the app says how often
 
 	err := b.open()
 	var engine *store.EngineError
@@ -129,25 +130,29 @@ func (b *backend) Destruct() error {
 }
 
 // errNotOpen says that the store has not been reached since the start.
-var errNotOpen = &store.EngineError{Op: "claiming record", Failure: store.Unavailable, Err: errors.New("store is not open yet")}
+var errNotOpen = &store.EngineError{Op: "opening store", Failure: store.Unavailable, Err: errors.New("it is not open yet")}
 
 // claim competes for the record. The client cannot cancel it: a claim that was
 // given up halfway would leave a record behind that nobody settles.
-func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, natural string, lease time.Duration) (*store.Claim, *store.Record, error) {
+func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerprint, natural string, lease time.Duration, quotas []store.Quota) (*store.Claim, *store.Record, error) {
 	s := b.store.Load()
 	if s == nil {
 		return nil, nil, errNotOpen
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
-	claim, held, err := s.Claim(ctx, id, fp, natural, lease)
+	claim, held, err := s.Claim(ctx, id, fp, natural, lease, quotas...)
 	return claim, held, err
 }
 
 func (b *backend) read(ctx context.Context, id store.Identity) (*store.Record, error) {
+	s := b.store.Load()
+	if s == nil {
+		return nil, errNotOpen
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	return b.store.Load().Read(ctx, id)
+	return s.Read(ctx, id)
 }
 
 // settle makes one write of an outcome, detached from the client, and reports
@@ -174,23 +179,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sealWith sets the keys that responses are sealed with, from the next call on.
-func (b *backend) sealWith(keys []sealed.Key) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.keys = keys
-	if b.sealed == nil {
-		return nil // they are taken when it opens
-	}
-	return b.sealed.SetKeys(keys)
-}
-
 // pauseBetweenSweeps waits, and reports false if the backend is to stop. The jitter
 // parts instances that were started together.
 func (b *backend) pauseBetweenSweeps() bool {
 	every := time.Duration(b.sweep.Load())
 	return pause(b.ctx, every/2+rand.N(every))
 }
-
-// sweepEvery sets the pause between two sweeps, from the next one on.
-func (b *backend) sweepEvery(d time.Duration) { b.sweep.Store(int64(d)) }

@@ -43,6 +43,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		store_key         plain|digest
 //		on_store_failure  refuse|pass
 //		natural_key       <path...> { … }
+//		quota             actor|tenant { … }
 //		verify            [GET|HEAD] <url> { … }
 //		fingerprint       [<version>] {
 //			include   <path...>
@@ -66,7 +67,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("unexpected argument %q: idempotency takes a block of options; a matcher before it begins with / or @", d.Val())
 	}
 	if err := readBlock(d, block[*Handler]{
-		of: "idempotency", options: handlerOptions, repeatable: []string{"on_status", "keep_header", "drop_header"},
+		of: "idempotency", options: handlerOptions, repeatable: []string{"on_status", "keep_header", "drop_header", "quota"},
 	}, h); err != nil {
 		return err
 	}
@@ -129,6 +130,7 @@ var handlerOptions = map[string]readOption[*Handler]{
 		return one(d, &h.OnStoreFailure, checked(checkOnStoreFailure))
 	},
 	"natural_key": unmarshalNaturalKey,
+	"quota":       unmarshalQuota,
 	"verify":      unmarshalVerify,
 	"fingerprint": func(h *Handler, d *caddyfile.Dispenser) error {
 		return unmarshalFingerprint(&h.Fingerprint, d)

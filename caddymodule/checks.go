@@ -62,6 +62,9 @@ func (h *Handler) check() error {
 	if err := h.checkTogether(); err != nil {
 		return err
 	}
+	if err := h.Quota.check(); err != nil {
+		return err
+	}
 	if h.Key.Header != "" && h.Key.Body != "" {
 		return fmt.Errorf("key has two places, header %s and body %s: leave one", h.Key.Header, h.Key.Body)
 	}
@@ -156,7 +159,7 @@ func checkMethod(method string) error {
 		return fmt.Errorf("method %q is not one: write names such as POST", method)
 	case method != strings.ToUpper(method):
 		return fmt.Errorf("method %q never occurs, since methods are case-sensitive: write %s", method, strings.ToUpper(method))
-	case slices.Contains([]string{"CONNECT", "HEAD", "OPTIONS", "TRACE"}, method):
+	case slices.Contains([]string{"CONNECT", "GET", "HEAD", "OPTIONS", "TRACE"}, method):
 		return fmt.Errorf("method %s has no result that could be replayed: leave it out", method)
 	}
 	return nil

@@ -36,6 +36,7 @@ that also records it as applied, for teams whose DBA runs them (` + "`migrate of
 The role that serves requests then needs no more than
 
     GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_due TO <role>;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_quotas, idempotency_slots TO <role>;
     GRANT SELECT, INSERT ON idempotency_audit TO <role>;
     GRANT SELECT ON idempotency_migrations TO <role>;
 `,

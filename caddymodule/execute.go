@@ -33,7 +33,9 @@ func (h *Handler) execute(x *exchange, b *backend, claim *store.Claim) error {
 	// A process that was stopped for long between the claim and this line no longer
 	// knows whether the record is still its own.
 	rec := newRecorder(x.w, h.MaxResponseBody)
-	if time.Until(claim.LeaseEnds()) < time.Duration(h.UpstreamTimeout) {
+	// The monotonic clock stands still while a virtual machine is suspended, the
+	// wall clock does not.
+	if ends := claim.LeaseEnds(); min(time.Until(ends), time.Until(ends.Round(0))) < time.Duration(h.UpstreamTimeout) {
 		h.settle(x, b, claim, verdict{fate: fateRelease, reason: "claim took too long"}, rec)
 		return refuseStore(context.DeadlineExceeded)
 	}
@@ -126,7 +128,11 @@ const maxResource = 2048
 func (h *Handler) resource(rec *recorder) string {
 	resource := rec.head.Get("Location")
 	if h.Resource != "" {
-		resource = gjson.GetBytes(rec.body.Bytes(), h.Resource).String()
+		resource = ""
+		// Half of a body may hold half of a number, which would be another object's.
+		if body := rec.body.Bytes(); rec.whole() && rec.written == int64(len(body)) && gjson.ValidBytes(body) {
+			resource = gjson.GetBytes(body, h.Resource).String()
+		}
 	}
 	if len(resource) > maxResource || !printable(resource) {
 		return ""

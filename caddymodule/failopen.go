@@ -35,10 +35,10 @@ func checkOnStoreFailure(what string) error {
 func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 	unproved := (*store.UnprovedClaimError)(nil)
 	left := errors.As(err, &unproved)
-	var corrupt *store.CorruptError
-	if h.OnStoreFailure != OnStoreFailurePass || errors.As(err, &corrupt) || errors.Is(err, store.ErrContended) {
-		// A record that is there and cannot be read is no store failure: somebody
-		// has sent this key before.
+	var engine *store.EngineError
+	if h.OnStoreFailure != OnStoreFailurePass || !errors.As(err, &engine) || engine.Failure == store.Busy {
+		// A record that is there and cannot be read, or is locked, is no store
+		// failure: somebody has sent this key before.
 		if left {
 			b.settler.add(job{write: unproved.Release, log: backendLog, claim: true})
 		}

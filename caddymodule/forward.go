@@ -37,6 +37,7 @@ func (h *Handler) forward(x *exchange, rec *recorder) (e evidence) {
 		}
 		e.status, e.whole = rec.status, e.err == nil && e.panicked == nil && rec.whole()
 		e.timedOut = timedOut(ctx)
+		e.asked = wire.asked.Load() || proxy.chose()
 		e.neverSent = wire.neverSent() ||
 			(proxy.neverChose() || errors.Is(e.err, errNested)) && !wire.asked.Load() && !body.touched.Load()
 	}()
@@ -109,10 +110,14 @@ func watchProxy(r *http.Request) proxyWatch {
 	return proxyWatch{repl}
 }
 
+func (p proxyWatch) chose() bool {
+	_, chose := p.repl.Get(proxyChose)
+	return chose
+}
+
 func (p proxyWatch) neverChose() bool {
 	_, ran := p.repl.Get(proxyRan)
-	_, chose := p.repl.Get(proxyChose)
-	return ran && !chose
+	return ran && !p.chose()
 }
 
 // countedBody notes whether anybody has begun to read the body.

@@ -135,6 +135,10 @@ type Handler struct {
 	// a log line. An example: `"pass"`. Default: `refuse`.
 	OnStoreFailure string `json:"on_store_failure,omitempty"`
 
+	// Quota bounds the requests with a new key: those that execute at once, and those
+	// that come in a window. One too many gets 429. Default: no bounds.
+	Quota Quotas `json:"quota,omitzero"`
+
 	// Policy is the URL at which the route's idempotency policy is published, which
 	// every refusal links to, such as `/docs/idempotency`. Default: this project's
 	// description of the problems.
@@ -146,6 +150,7 @@ type Handler struct {
 	canon   *canonical.Policy
 	rules   statusRules
 	headers headerRules
+	quotas  []store.Quota
 }
 
 // CaddyModule returns the Caddy module information.
@@ -219,21 +224,22 @@ func (h *Handler) serve(x *exchange) error {
 	}
 
 	backend, done, err := h.app.use()
-	if err != nil && h.OnStoreFailure == OnStoreFailurePass {
-		return h.passUnprotected(x, err)
-	} else if err != nil {
+	if err != nil { // the configuration begins or has ended, which is no failure of the store
 		return refuseStore(err)
 	}
 	defer done()
 
 	waiting := h.newWait()
 	for range claimRounds {
-		claim, held, err := backend.claim(x.r.Context(), x.id, storedPrint(x.print), x.natural, h.lease())
+		claim, held, err := backend.claim(x.r.Context(), x.id, storedPrint(x.print), x.natural, h.lease(), h.quotas)
 		var taken *store.NaturalKeyTakenError
+		var exceeded *store.QuotaExceededError
 		var gone bool
 		switch {
 		case errors.As(err, &taken):
 			gone, err = h.answerFromHolder(x, backend, taken.Holder, waiting)
+		case errors.As(err, &exceeded):
+			return refuseQuota(exceeded)
 		case err != nil:
 			return h.claimFailed(x, backend, err)
 		case claim != nil:

@@ -105,6 +105,8 @@ func defaultOperation(r *http.Request) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
+	} else {
+		host = strings.Trim(host, "[]") // an IPv6 address without a port
 	}
 	return fmt.Sprintf("%s %s", r.Method, strings.ToLower(strings.TrimSuffix(host, ".")))
 }

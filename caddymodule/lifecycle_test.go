@@ -1,12 +1,14 @@
 package caddymodule_test
 
 import (
+	"encoding/base64"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSlowRequestOutlivesAReload(t *testing.T) {
@@ -187,4 +189,38 @@ func TestStoreIsAFileInCaddysDataDirectoryUnlessSaidOtherwise(t *testing.T) {
 	g.post("K1", order(100)).replays(first)
 	require.FileExists(t, g.dir+"/caddy/idempotency/records.db")
 	require.Equal(t, 1, g.upstream.executions("K1"))
+}
+
+// A configuration that is refused, after this module has started, leaves no trace
+// in the one that stays.
+func TestRefusedReloadChangesNothing(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		plain := s.directive
+		s.directive = plain + "\nencrypt k1 " + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32)))
+		g := newGateway(t, s)
+		first := g.post("K1", order(100))
+		first.first(201)
+		g.post("K2", order(100), fault("vanish"))
+
+		taken, err := net.Listen("tcp", freeAddr(t))
+		require.NoError(t, err)
+		defer taken.Close()
+		s.directive = plain
+		g.config.options = `verify GET http://{upstream}/nowhere?ref={idempotency.key} {
+			exists 200
+			absent 404
+			after 1ms
+		}`
+		refused := strings.Replace(g.caddyfile(), "http://"+g.addr+" {", "http://"+g.addr+", http://"+taken.Addr().String()+" {", 1)
+		response, err := g.loadText(refused)
+		require.NoError(t, err)
+		require.NotEqual(t, http.StatusOK, response.StatusCode)
+
+		swept := g.storeCalls("purge")
+		until(t, "it has swept twice", func() bool { return g.storeCalls("purge") >= swept+2 })
+		g.post("K1", order(100)).replays(first)
+		require.Equal(t, problem(409, "outcome-unknown"), g.post("K2", order(100)).problem(), "nobody has verified it")
+		g.post("K3", order(100)).first(201)
+		require.NotContains(t, string(s.record(t, "K3").Body), "ord-", "it is sealed as before")
+	})
 }

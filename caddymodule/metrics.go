@@ -61,8 +61,9 @@ type measured struct{ store.Engine }
 func observeCall(kind string, begun time.Time, err error) {
 	result := "ok"
 	var engine *store.EngineError
+	var exceeded *store.QuotaExceededError
 	switch {
-	case err == nil, errors.Is(err, store.ErrNoRecord), errors.Is(err, store.ErrNotHeld):
+	case err == nil, errors.Is(err, store.ErrNoRecord), errors.Is(err, store.ErrNotHeld), errors.As(err, &exceeded):
 	case errors.As(err, &engine):
 		result = engine.Failure.String()
 	default:
@@ -109,6 +110,11 @@ func (m measured) Expire(ctx context.Context, limit int) (n int, err error) {
 func (m measured) Purge(ctx context.Context, limit int) (n int, err error) {
 	defer func(begun time.Time) { observeCall("purge", begun, err) }(time.Now())
 	return m.Engine.Purge(ctx, limit)
+}
+
+func (m measured) PurgeQuotas(ctx context.Context, limit int) (n int, err error) {
+	defer func(begun time.Time) { observeCall("purge_quotas", begun, err) }(time.Now())
+	return m.Engine.PurgeQuotas(ctx, limit)
 }
 
 func (m measured) Stats(ctx context.Context) (stats store.Stats, err error) {

@@ -24,6 +24,7 @@ const (
 	outcomeExpired       outcome = "expired"
 	outcomeNotRetained   outcome = "not_retained"
 	outcomeBusinessKey   outcome = "business_key_taken"
+	outcomeQuota         outcome = "quota_exceeded"
 	outcomeKeyMissing    outcome = "key_missing"
 	outcomeKeyInvalid    outcome = "key_invalid"
 	outcomeUnidentified  outcome = "unidentified"

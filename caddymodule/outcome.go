@@ -71,6 +71,7 @@ type evidence struct {
 	status    int  // of the response head; 0 if none arrived
 	whole     bool // the body arrived to its end
 	neverSent bool // proved: the upstream has not received a byte
+	asked     bool // an upstream was chosen, or a connection asked for
 	timedOut  bool // upstream_timeout was over
 	err       error
 	panicked  any
@@ -115,6 +116,9 @@ func (s statusRules) judge(e evidence) verdict {
 		return unknownTo(problemUnknownGateway, "upstream error", e.err)
 	case aborted || e.status == statusClientClosed:
 		return unknownTo(problemUnknownGateway, "proxy gave up", nil)
+	case e.asked && e.status == 0:
+		// Such as a switch of protocols that nobody asked for.
+		return unknownTo(problemUnknownGateway, "no answer to the request", nil)
 	default:
 		return verdict{fate: fateStore} // the next handlers wrote nothing, which is an empty 200
 	}

@@ -43,7 +43,8 @@ var (
 	problemNotRetained    = problem{"response-not-retained", 409, "The request was executed, and its response is not kept", false, outcomeNotRetained}
 	problemExpired        = problem{"response-expired", 410, "The request was executed, and its response is no longer kept", false, outcomeExpired}
 	problemBusinessKey    = problem{"business-key-taken", 409, "The business key in this request belongs to another idempotency key", false, outcomeBusinessKey}
-	problemStore          = problem{"store-unavailable", 503, "The idempotency store does not answer; the request was not executed", true, outcomeStoreError}
+	problemQuota          = problem{"quota-exceeded", 429, "The caller's quota for new requests is used up", true, outcomeQuota}
+	problemStore          = problem{"store-unavailable", 503, "The idempotency store does not answer; this attempt was not forwarded", true, outcomeStoreError}
 )
 
 // ProblemBase is what the type of each problem begins with.

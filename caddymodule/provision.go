@@ -40,6 +40,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.rules = statusRules{route: h.OnStatus}
 	h.headers = newHeaderRules(h.KeepHeaders, h.DropHeaders)
+	h.quotas = h.Quota.limits()
 
 	app, err := ctx.App("idempotency")
 	if err != nil {

@@ -50,6 +50,9 @@ func (rec *recorder) WriteHeader(status int) {
 	}
 	rec.status = status
 	rec.head = rec.header.Clone()
+	for _, ours := range []string{HeaderReplayed, HeaderUnsettled, HeaderUnprotected} {
+		rec.head.Del(ours) // no upstream can say it
+	}
 	if n, err := strconv.ParseInt(rec.head.Get("Content-Length"), 10, 64); err == nil {
 		rec.declared = n
 	}

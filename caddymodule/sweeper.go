@@ -22,7 +22,7 @@ const (
 
 // sweepForever does what time does to records: leases that are over become
 // unknown, replay windows that are over become expired, and tombstones go when
-// their route has kept them for long enough. Any number of instances sweep.
+// their route has kept them for long enough. What quotas no longer need goes as well. Any number of instances sweep.
 func (b *backend) sweepForever() {
 	s := b.store.Load()
 	var counted time.Time
@@ -30,6 +30,7 @@ func (b *backend) sweepForever() {
 		b.drain(zap.WarnLevel, "leases are over, their outcomes are unknown", s.Abandon)
 		b.drain(zap.DebugLevel, "replay windows are over", s.Expire)
 		b.drain(zap.InfoLevel, "tombstones are purged", s.Purge)
+		b.drain(zap.DebugLevel, "quotas are purged", s.PurgeQuotas)
 		if time.Since(counted) >= countEvery {
 			b.count(s)
 			counted = time.Now()

@@ -241,16 +241,48 @@ func TestErrorOfANextHandlerProvesNothing(t *testing.T) {
 	})
 }
 
-func TestHandlerThatAnswersNothingHasAnsweredAnEmpty200(t *testing.T) {
+// The upstream was asked, and what it said has not come: not a 200 that it never gave.
+func TestAnswerThatNeverComesIsAnUnknownOutcome(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		g := configure(t, s, config{after: "misbehave nothing"})
 
 		first := g.post("K1", order(100))
-		again := g.post("K1", order(100))
 
-		first.first(200)
-		require.Empty(t, first.body)
-		again.replays(first)
-		g.settled(1)
+		require.Equal(t, problem(502, "outcome-unknown"), first.problem())
+		require.Equal(t, problem(409, "outcome-unknown"), g.post("K1", order(100)).problem())
+		require.Equal(t, 1, g.upstream.executions("K1"))
+	})
+}
+
+func TestSwitchOfProtocolsIsNoAnswerToAWrite(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			if c.read() != nil {
+				c.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+			}
+		})
+		g := configure(t, s, config{upstream: raw.addr})
+
+		require.Equal(t, problem(502, "outcome-unknown"), g.post("K1", order(100)).problem())
+		require.Equal(t, problem(409, "outcome-unknown"), g.post("K1", order(100)).problem())
+		require.Equal(t, 1, raw.received("K1"))
+	})
+}
+
+// Half of a number is another order's.
+func TestBodyThatBrokeOffNamesNoResource(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			if c.read() != nil {
+				c.say("HTTP/1.1 201 Created\r\nContent-Length: 20\r\n\r\n{\"id\":1")
+			}
+		})
+		g := configure(t, s, config{upstream: raw.addr, options: "resource id"})
+
+		first := g.post("K1", order(100))
+
+		require.Equal(t, problem(502, "response-incomplete"), first.problem())
+		require.Empty(t, first.details().Resource)
+		require.Empty(t, g.post("K1", order(100)).details().Resource)
 	})
 }

@@ -94,9 +94,6 @@ const (
 	DefaultVerifyStatus  = http.StatusCreated
 )
 
-// maxRedirects of a probe, all of which stay on its host.
-const maxRedirects = 5
-
 // fillDefaults knows when the upstream can no longer be working on a request by
 // how long it was waited for.
 func (v *Verifier) fillDefaults(upstreamTimeout time.Duration) {
@@ -123,14 +120,9 @@ func (v *Verifier) provision() error {
 	v.client = &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
 		Timeout:   time.Duration(v.Timeout),
-		// The credentials of the probe are for one host, and what another host says
-		// is no evidence.
-		CheckRedirect: func(r *http.Request, via []*http.Request) error {
-			if r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme || len(via) > maxRedirects {
-				return http.ErrUseLastResponse
-			}
-			return nil
-		},
+		// A redirect is no finding: it may lead to a login page, whose 200 or 404 says
+		// nothing of the object, and the probe's credentials are for one host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return nil
 }

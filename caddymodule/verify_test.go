@@ -211,7 +211,7 @@ func TestValuesInTheProbeCannotLeaveTheirPlace(t *testing.T) {
 	})
 }
 
-func TestProbeDoesNotFollowAnotherHost(t *testing.T) {
+func TestRedirectIsNoFinding(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		elsewhere := newRawUpstream(t, func(c *rawConn) {
 			for c.read() != nil {

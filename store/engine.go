@@ -17,7 +17,11 @@ type Engine interface {
 	// draft's own token and is still Executing counts as won: the acknowledgement
 	// of an earlier try was lost. Neither won nor held means that the record was
 	// released in between. *NaturalKeyTakenError if the draft has a natural key that
-	// a record of another key has, in the same tenant and operation.
+	// a record of another key has, in the same tenant and operation. Else
+	// *QuotaExceededError if no record of the key is there, and this one would be
+	// more than a quota of the draft allows: exact, whoever claims at the same time
+	// and on whatever instance. A claim is counted once, with the INSERT that wins; a
+	// release does not take it back.
 	Claim(ctx context.Context, draft Draft) (won bool, held *Record, err error)
 
 	// Read returns the record as it is, or ErrNoRecord: every transition that was
@@ -50,6 +54,11 @@ type Engine interface {
 	// Purge deletes tombstones that have been kept for as long as their route
 	// said; limit, result and locks as with Abandon.
 	Purge(ctx context.Context, limit int) (int, error)
+
+	// PurgeQuotas removes what quotas no longer need: windows that are over, and what
+	// was kept to count records that are no longer executing. Limit and locks as
+	// with Abandon; it returns limit if there may be more.
+	PurgeQuotas(ctx context.Context, limit int) (int, error)
 
 	// Resolve moves Unknown to Completed, or deletes the record, and adds the
 	// decision to the audit, all or nothing. A completed record gets the new token,
@@ -99,4 +108,7 @@ type Draft struct {
 	// NaturalKey is the business identity in the request, unique in its tenant and
 	// operation for as long as the record lives; "" for none.
 	NaturalKey string
+
+	// Quotas that the claim has to keep within; nil for none.
+	Quotas []Quota
 }

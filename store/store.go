@@ -32,9 +32,10 @@ func New(engine Engine) *Store { return &Store{engine: engine} }
 //
 // The natural key is the business identity in the request, "" for none; if a
 // record of another key has it, the error is a *NaturalKeyTakenError. The lease is
-// how long the claimant may take, all in all.
-func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalKey string, lease time.Duration) (*Claim, *Record, error) {
-	draft := Draft{Identity: id, Fingerprint: fp, NaturalKey: naturalKey, Token: newToken(), Lease: lease}
+// how long the claimant may take, all in all. A claim of a new key that would be one
+// more than a quota allows is a *QuotaExceededError.
+func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalKey string, lease time.Duration, quotas ...Quota) (*Claim, *Record, error) {
+	draft := Draft{Identity: id, Fingerprint: fp, NaturalKey: naturalKey, Token: newToken(), Lease: lease, Quotas: quotas}
 	// Taken before the INSERT is sent, so that it is over before the lease that
 	// the database counts from the INSERT, as long as clocks run at one speed.
 	leaseEnds := time.Now().Add(lease)
@@ -47,8 +48,9 @@ func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalK
 			return err
 		})
 		var taken *NaturalKeyTakenError
+		var exceeded *QuotaExceededError
 		switch {
-		case errors.As(err, &taken):
+		case errors.As(err, &taken), errors.As(err, &exceeded): // proof that nothing was inserted
 			return nil, nil, err
 		case err != nil:
 			return nil, nil, &UnprovedClaimError{
@@ -88,6 +90,11 @@ func (s *Store) Expire(ctx context.Context, limit int) (int, error) {
 // Purge deletes tombstones that were kept long enough; see Engine.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return s.engine.Purge(ctx, limit)
+}
+
+// PurgeQuotas removes what quotas no longer need; see Engine.
+func (s *Store) PurgeQuotas(ctx context.Context, limit int) (int, error) {
+	return s.engine.PurgeQuotas(ctx, limit)
 }
 
 // Stats counts; see Engine.

@@ -57,15 +57,16 @@ SELECT 'lease', lease_until, tenant, actor, operation, key, claim_token FROM cla
 // Claim implements store.Engine. The loser's read is a statement of its own,
 // since the INSERT's snapshot may be older than the row it lost to.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
+	var exceeded *store.QuotaExceededError
 	err = e.inTx(ctx, "claiming record", durable, func(b *pgx.Batch) {
-		b.Queue(insertClaim,
-			draft.Tenant, draft.Actor, draft.Operation, draft.Key, [16]byte(draft.Token),
-			draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
-			draft.Lease.Microseconds(), orNull(draft.NaturalKey),
-		).Exec(func(tag pgconn.CommandTag) error {
-			won = tag.RowsAffected() == 1
-			return nil
-		})
+		if len(draft.Quotas) > 0 {
+			queueClaimWithin(b, draft, &won, &exceeded)
+		} else {
+			b.Queue(insertClaim, claimArgs(draft)...).Exec(func(tag pgconn.CommandTag) error {
+				won = tag.RowsAffected() == 1
+				return nil
+			})
+		}
 		// The commonest loser, a replay far from expiry, is served by this round trip.
 		queueRead(b, readSettled, draft.Identity, &held)
 	})
@@ -75,8 +76,14 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
-	case err == store.ErrNoRecord && clash:
-		return false, nil, e.naturalKeyHolder(ctx, draft)
+	case err == store.ErrNoRecord && (clash || exceeded != nil && draft.NaturalKey != ""):
+		// A business identity that is taken is told so, whatever the quota says.
+		if err := e.naturalKeyHolder(ctx, draft); err != nil || exceeded == nil {
+			return false, nil, err
+		}
+		return false, nil, exceeded
+	case err == store.ErrNoRecord && exceeded != nil:
+		return false, nil, exceeded
 	case err == store.ErrNoRecord:
 		return false, nil, nil
 	case err != nil:
@@ -85,6 +92,15 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		return true, nil, nil // an earlier try took effect
 	}
 	return false, held, nil
+}
+
+// claimArgs are the parameters of insertClaim.
+func claimArgs(draft store.Draft) []any {
+	return []any{
+		draft.Tenant, draft.Actor, draft.Operation, draft.Key, [16]byte(draft.Token),
+		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
+		draft.Lease.Microseconds(), orNull(draft.NaturalKey),
+	}
 }
 
 // isNaturalKeyClash tells the other unique constraint from every other error. Two

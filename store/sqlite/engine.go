@@ -68,19 +68,26 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 
-	inserted, err := e.writer.write(ctx, "claiming record", insertClaim,
-		draft.Tenant, draft.Actor, draft.Operation, draft.Key, draft.Token[:],
-		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
-		milliseconds(draft.Lease), orNull(draft.NaturalKey),
-	)
+	steps := []step{{insertClaim, claimArgs(draft)}}
+	if len(draft.Quotas) > 0 {
+		steps = claimWithinSteps(draft)
+	}
+	inserted, err := e.writer.writeAll(ctx, "claiming record", steps...)
 	if err != nil || inserted == 1 {
 		return err == nil, nil, err
 	}
 	held, err = e.read(ctx, draft.Identity)
 	switch {
-	case err == store.ErrNoRecord && draft.NaturalKey != "":
-		return false, nil, e.naturalKeyHolder(ctx, draft)
 	case err == store.ErrNoRecord:
+		// A business identity that is taken is told so, whatever a quota says.
+		if draft.NaturalKey != "" {
+			if err := e.naturalKeyHolder(ctx, draft); err != nil {
+				return false, nil, err
+			}
+		}
+		if len(draft.Quotas) > 0 {
+			return false, nil, e.quotaExceeded(ctx, draft)
+		}
 		return false, nil, nil
 	case err != nil:
 		return false, nil, err
@@ -88,6 +95,15 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		return true, nil, nil // an earlier try took effect
 	}
 	return false, held, nil
+}
+
+// claimArgs are the parameters of insertClaim.
+func claimArgs(draft store.Draft) []any {
+	return []any{
+		draft.Tenant, draft.Actor, draft.Operation, draft.Key, draft.Token[:],
+		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
+		milliseconds(draft.Lease), orNull(draft.NaturalKey),
+	}
 }
 
 const naturalKeyHolder = `

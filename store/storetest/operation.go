@@ -96,6 +96,7 @@ var operation = []story{
 			"abandon":      func() error { _, err := w.engine.Abandon(ctx, all); return err },
 			"expire":       func() error { _, err := w.engine.Expire(ctx, all); return err },
 			"purge":        func() error { _, err := w.engine.Purge(ctx, all); return err },
+			"purge quotas": func() error { _, err := w.engine.PurgeQuotas(ctx, all); return err },
 			"stats":        func() error { _, err := w.engine.Stats(ctx); return err },
 			"resolve": func() error {
 				return w.engine.Resolve(ctx, identity("unknown"), rightToken, decisionToken, asNotExecuted)

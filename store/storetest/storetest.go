@@ -52,6 +52,7 @@ func Run(t *testing.T, backend Backend) {
 		{"lost decision", lostDecisions},
 		{"verification", verification},
 		{"natural key", naturalKeys},
+		{"quota", quotas},
 		{"listing", listing},
 		{"contention", contention},
 		{"operation", operation},
