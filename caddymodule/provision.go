@@ -110,6 +110,9 @@ func (h *Handler) warn() {
 			h.log.Warn("on_status releases the key after a success; the retry is executed again", zap.String("status", pattern))
 		}
 	}
+	if h.StoreKey == StoreKeyDigest {
+		h.log.Warn("keys are found by their digests: one that was stored before, plain or under another secret, is not found again, and is executed again")
+	}
 	if h.KeepFor > 0 {
 		h.log.Warn("tombstones are purged after keep_for; a key that comes back later is executed again",
 			zap.Duration("keep_for", time.Duration(h.KeepFor)))
