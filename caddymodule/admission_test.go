@@ -334,7 +334,7 @@ func TestUpgradePasses(t *testing.T) {
 		c.read()
 		c.say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
 	})
-	g := configure(t, onSQLite(t), config{upstream: upstream.addr, options: "methods GET POST"})
+	g := configure(t, onSQLite(t), config{upstream: upstream.addr})
 
 	answer := g.raw(fmt.Sprintf("GET /feed HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", g.addr))
 

@@ -7,7 +7,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/caddy-idempotency/caddy-idempotency/canonical"
 	"github.com/caddy-idempotency/caddy-idempotency/store"
@@ -255,12 +254,9 @@ func (h *Handler) serve(x *exchange) error {
 }
 
 // guards reports whether the request is a write that this route protects. The
-// opening handshake of a WebSocket is a GET (RFC 6455, section 4.1) and passes; a
-// write that offers an upgrade is a write all the same.
-func (h *Handler) guards(r *http.Request) bool {
-	return h.methods[r.Method] &&
-		!(r.Method == http.MethodGet && httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"))
-}
+// opening handshake of a WebSocket is a GET (RFC 6455, section 4.1), which no
+// route protects; a write that offers an upgrade is a write all the same.
+func (h *Handler) guards(r *http.Request) bool { return h.methods[r.Method] }
 
 // Interface guards
 var (
