@@ -2,8 +2,11 @@ package caddymodule
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
 // Caddy starts its apps in no order: a site may serve before the store is there.
@@ -18,6 +21,13 @@ func TestRequestThatComesBeforeTheStoreWaitsForIt(t *testing.T) {
 	u.begin(new(backend), func() {})
 
 	require.NoError(t, <-took)
+}
+
+func TestStoreThatIsNotOpenYetIsNotRead(t *testing.T) {
+	_, err := new(backend).read(t.Context(), waitID)
+	require.ErrorIs(t, err, errNotOpen)
+	_, _, err = new(backend).claim(t.Context(), waitID, store.Fingerprint{}, "", time.Second, nil)
+	require.ErrorIs(t, err, errNotOpen)
 }
 
 func TestStoreIsGivenBackWhenTheLastRequestOfAConfigurationIsDone(t *testing.T) {

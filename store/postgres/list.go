@@ -8,10 +8,12 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-// The oldest unknown outcomes are at the beginning of their own small index. All
-// others are read in the order of the primary key, a page at a time. Each page
-// after the first has a condition that an index can begin at, which "or it is the
-// first" would not be.
+// The oldest unknown outcomes are at the beginning of their own small index. What
+// is executing is found by the due list, all that awaits the end of a lease, and
+// then sorted. Settled records are read in the order of the primary key, a page at
+// a time: where few match, a page reads on until the call's timeout ends it. Each
+// page after the first has a condition that an index can begin at, which "or it is
+// the first" would not be.
 const (
 	listUnknown = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
@@ -26,6 +28,22 @@ WHERE unknown_since IS NOT NULL AND state = $1
 	unknownPage = `
 ORDER BY unknown_since, tenant, actor, operation, key
 LIMIT $5`
+
+	// Looked up hint by hint, as in a sweep. A claim makes one hint with this token.
+	listExecuting = `
+SELECT tenant, actor, operation, key, ` + recordColumns + `
+FROM (
+	SELECT r.* FROM idempotency_due d
+	CROSS JOIN LATERAL (
+		SELECT * FROM idempotency_records r
+		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
+			AND r.claim_token = d.claim_token AND r.state = 'executing'
+		LIMIT 1
+	) r
+	WHERE d.awaits = 'lease'
+) executing
+WHERE state = $1 AND claimed_at <= now() - $2::bigint * interval '1 microsecond'
+	AND ($3 = '' OR tenant = $3) AND ($4 = '' OR operation = $4)`
 
 	// In words that the planner can estimate, the state as a reader is told it.
 	listOthers = `
@@ -48,8 +66,11 @@ LIMIT $5`
 // List implements store.Engine.
 func (e *Engine) List(ctx context.Context, f store.Filter) (records []*store.Record, err error) {
 	sql, next, page := listOthers, othersAfter, othersPage
-	if f.State == store.Unknown {
+	switch f.State {
+	case store.Unknown:
 		sql, next, page = listUnknown, unknownAfter, unknownPage
+	case store.Executing:
+		sql = listExecuting
 	}
 	args := []any{f.State, f.OlderThan.Microseconds(), f.Tenant, f.Operation, f.Limit}
 	if after := f.After; after != nil {

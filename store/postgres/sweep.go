@@ -13,14 +13,22 @@ import (
 // the records themselves, and locks those that it may move in key order, leaving
 // out what others hold: any number of instances sweep at once, and nobody waits
 // for a sweep but the request whose record it moves.
+//
+// The record of a hint is looked up in a LATERAL with a LIMIT, which is run for
+// each hint in turn, by the primary key. A plain join leaves the planner the choice
+// of reading the whole table instead, and it takes it where many hints are due.
 
 const abandon = `
 WITH due AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
 	FROM idempotency_due d
-	JOIN idempotency_records r USING (tenant, actor, operation, key)
+	CROSS JOIN LATERAL (
+		SELECT * FROM idempotency_records r
+		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
+			AND r.state = 'executing' AND r.lease_until <= now()
+		LIMIT 1
+	) r
 	WHERE d.awaits = 'lease' AND d.due_at <= now()
-		AND r.state = 'executing' AND r.lease_until <= now()
 	ORDER BY d.due_at LIMIT $1
 ), over AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
@@ -42,9 +50,13 @@ const expire = `
 WITH due AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
 	FROM idempotency_due d
-	JOIN idempotency_records r USING (tenant, actor, operation, key)
+	CROSS JOIN LATERAL (
+		SELECT * FROM idempotency_records r
+		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
+			AND r.state = 'completed' AND r.replay_until <= now()
+		LIMIT 1
+	) r
 	WHERE d.awaits = 'window' AND d.due_at <= now()
-		AND r.state = 'completed' AND r.replay_until <= now()
 	ORDER BY d.due_at LIMIT $1
 ), over AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
@@ -66,9 +78,13 @@ const purge = `
 WITH due AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
 	FROM idempotency_due d
-	JOIN idempotency_records r USING (tenant, actor, operation, key)
+	CROSS JOIN LATERAL (
+		SELECT * FROM idempotency_records r
+		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
+			AND r.state = 'expired' AND r.keep_until <= now()
+		LIMIT 1
+	) r
 	WHERE d.awaits = 'tombstone' AND d.due_at <= now()
-		AND r.state = 'expired' AND r.keep_until <= now()
 	ORDER BY d.due_at LIMIT $1
 ), over AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
@@ -147,23 +163,38 @@ const (
 SELECT count(*), coalesce(extract(epoch FROM now() - min(unknown_since)), 0)::float8
 FROM idempotency_records WHERE unknown_since IS NOT NULL`
 
+	// A scalar subquery, since a join might read the whole table.
 	countExecuting = `
-SELECT count(*)
-FROM idempotency_due d JOIN idempotency_records r USING (tenant, actor, operation, key, claim_token)
-WHERE d.awaits = 'lease' AND r.state = 'executing'`
+SELECT count(*) FROM idempotency_due d
+WHERE d.awaits = 'lease' AND (
+	SELECT r.state FROM idempotency_records r
+	WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
+		AND r.claim_token = d.claim_token
+) = 'executing'`
 
+	// The size is asked in a subquery of its own, which is run once and decides
+	// which half runs at all: pg_relation_size is volatile, and would be called for
+	// every row of the table that is not to be read.
+	//
+	// ANALYZE says how many rows a page has and which share of them each state;
+	// a state that is not among its most common values is next to none. Where it
+	// never ran, a page is taken to be half full of records of 250 bytes (see
+	// the table's fillfactor), and all of them to be completed.
 	countSettled = `
 SELECT state, count(*)::float8 FROM idempotency_records
-WHERE pg_relation_size('idempotency_records') < $1 AND state IN ('completed', 'expired')
+WHERE (SELECT pg_relation_size('idempotency_records') < $1) AND state IN ('completed', 'expired')
 GROUP BY state
 UNION ALL
-SELECT v.state, v.share * c.reltuples
+SELECT v.state,
+	pg_relation_size(c.oid)::float8 / current_setting('block_size')::float8
+	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 16 END
+	* CASE WHEN s.tablename IS NULL THEN v.share_unless_analyzed
+		ELSE coalesce(s.most_common_freqs[array_position(s.most_common_vals::text::text[], v.state)], 0) END
 FROM pg_class c
-JOIN pg_stats s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname,
-	unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS v (state, share)
-WHERE pg_relation_size('idempotency_records') >= $1
-	AND c.oid = 'idempotency_records'::regclass AND s.attname = 'state'
-	AND v.state IN ('completed', 'expired')`
+CROSS JOIN (VALUES ('completed', 1), ('expired', 0)) v (state, share_unless_analyzed)
+LEFT JOIN pg_stats s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname
+	AND s.attname = 'state' AND NOT s.inherited
+WHERE (SELECT pg_relation_size('idempotency_records') >= $1) AND c.oid = 'idempotency_records'::regclass`
 )
 
 // Stats implements store.Engine.

@@ -7,10 +7,11 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-// The oldest unknown outcomes are at the beginning of their own small index. All
-// others are read in the order of the key, a page at a time. Each page after the
-// first has a condition that an index can begin at, which "or it is the first"
-// would not be.
+// The oldest unknown outcomes are at the beginning of their own small index. What
+// is executing has one too, and is sorted. Settled records are read in the order
+// of the key, a page at a time: where few match, a page reads on until the call's
+// timeout ends it. Each page after the first has a condition that an index can
+// begin at, which "or it is the first" would not be.
 const (
 	listUnknown = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
@@ -25,6 +26,13 @@ WHERE state = 'unknown' AND state = ?1
 	unknownPage = `
 ORDER BY unknown_since, tenant, actor, operation, key
 LIMIT ?5`
+
+	// Named, since the order alone would have the planner read the whole table.
+	listExecuting = `
+SELECT tenant, actor, operation, key, ` + recordColumns + `
+FROM idempotency_records INDEXED BY idempotency_records_lease
+WHERE state = 'executing' AND state = ?1 AND claimed_at <= ` + now + ` - ?2
+	AND (?3 = '' OR tenant = ?3) AND (?4 = '' OR operation = ?4)`
 
 	listOthers = `
 SELECT tenant, actor, operation, key, ` + recordColumns + `
@@ -47,8 +55,11 @@ func (e *Engine) List(ctx context.Context, f store.Filter) ([]*store.Record, err
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	query, next, page := listOthers, othersAfter, othersPage
-	if f.State == store.Unknown {
+	switch f.State {
+	case store.Unknown:
 		query, next, page = listUnknown, unknownAfter, unknownPage
+	case store.Executing:
+		query = listExecuting
 	}
 	args := []any{string(f.State), milliseconds(f.OlderThan), f.Tenant, f.Operation, f.Limit}
 	if after := f.After; after != nil {
