@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -93,7 +94,7 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 	case fateUnknown:
 		x.outcome = outcomeBecameUnknown
 		h.logger(x).Warn("outcome unknown", zap.String("reason", v.reason), zap.Int("status", rec.status))
-		doubt := store.Doubt{Status: rec.status, Resource: h.resource(rec), Reason: v.reason}
+		doubt := store.Doubt{Status: rec.status, Resource: h.resource(rec), Reason: inWords(v.reason)}
 		write = func(ctx context.Context) error { return claim.MarkUnknown(ctx, doubt) }
 	}
 	if b.settle(job{write: write, size: size, log: func() *zap.Logger { return h.logger(x) }}) {
@@ -102,6 +103,22 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 	x.outcome = outcomeUnsettled
 	x.w.Header().Set(HeaderUnsettled, "true") // for a refusal
 	rec.mark(HeaderUnsettled, "true")
+}
+
+// inWords is a reason as a database can keep it and a person can read it: a panic may
+// say anything.
+func inWords(reason string) string {
+	const most = 200
+	reason = strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(reason, "?"))
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "") + "…"
+	}
+	return reason
 }
 
 func (h *Handler) completion(rec *recorder, keepBody bool) store.Completion {

@@ -55,7 +55,7 @@ func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 func (h *Handler) passUnprotected(x *exchange, err error) error {
 	x.outcome = outcomeFailedOpen
 	h.logger(x).Error("request goes unprotected, since the store does not answer", zap.Error(err))
-	r := x.r.Clone(x.r.Context())
+	r := x.r.Clone(protected(x.r.Context()))
 	h.prepare(r, x, &countedBody{ReadCloser: newBody(x.body)})
 	x.w.Header().Set(HeaderUnprotected, "true")
 	return x.next.ServeHTTP(x.w, r)

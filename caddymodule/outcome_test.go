@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,4 +87,9 @@ func TestOversizedResponseIsJudgedByItsStatus(t *testing.T) {
 	require.Equal(t, fateStoreWithoutBody, statusRules{}.judgeLarge(201).fate)
 	require.Equal(t, fateUnknown, statusRules{}.judgeLarge(500).fate)
 	require.Equal(t, fateRelease, statusRules{}.judgeLarge(429).fate)
+}
+
+func TestReasonIsWhatADatabaseCanKeep(t *testing.T) {
+	require.Equal(t, "panic: a?b c", inWords("panic: a\xffb\x00c"))
+	require.LessOrEqual(t, len(inWords(strings.Repeat("é", 500))), 210)
 }

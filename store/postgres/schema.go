@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -52,9 +53,6 @@ func Bookkeeping(m store.Migration) string {
 // prepareSchema brings the schema up to date, or only checks that it is. Where
 // it is already, a role that may read and write the tables is enough.
 func (e *Engine) prepareSchema(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
-	defer cancel()
-
 	program := len(Migrations())
 	database, err := e.schemaVersion(ctx)
 	if err == nil && database < program && !e.config.SkipMigrations {
@@ -81,10 +79,16 @@ func (e *Engine) schemaVersion(ctx context.Context) (version int, err error) {
 	return version, err
 }
 
+// migrationTimeout bounds all migrations together: an index on a large table takes
+// its time, and giving up early would begin again for ever.
+const migrationTimeout = 30 * time.Minute
+
 // migrate applies what is missing, all of it or nothing, under a lock which
 // makes instances that start at once take turns. A lock on a table ends with its
 // transaction, also behind a pooler, which an advisory lock of a session does not.
 func (e *Engine) migrate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
+	defer cancel()
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return e.failed("connecting", err)

@@ -124,11 +124,15 @@ WITH due AS (
 ), crossed_off AS (
 	DELETE FROM idempotency_due d USING next
 	WHERE d.ctid = next.hint AND (next.awaits IS NULL OR next.due_at IS NULL)
+	RETURNING 1
+), moved_on AS (
+	UPDATE idempotency_due d SET awaits = next.awaits, due_at = next.due_at
+	FROM next
+	WHERE d.ctid = next.hint AND next.due_at IS NOT NULL
+		AND (next.awaits, next.due_at) <> (next.awaited, next.was_due)
+	RETURNING 1
 )
-UPDATE idempotency_due d SET awaits = next.awaits, due_at = next.due_at
-FROM next
-WHERE d.ctid = next.hint AND next.due_at IS NOT NULL
-	AND (next.awaits, next.due_at) <> (next.awaited, next.was_due)`
+SELECT (SELECT count(*) FROM due), (SELECT count(*) FROM crossed_off) + (SELECT count(*) FROM moved_on)`
 
 // Abandon implements store.Engine.
 func (e *Engine) Abandon(ctx context.Context, limit int) (int, error) {
@@ -145,12 +149,28 @@ func (e *Engine) Purge(ctx context.Context, limit int) (int, error) {
 	return e.sweep(ctx, "purging records", purge, "tombstone", limit)
 }
 
+// sweep first moves on every hint whose record has gone on by itself, which is the
+// routine, and many more than a batch; what is left is for the transition.
 func (e *Engine) sweep(ctx context.Context, op, transition, awaits string, limit int) (moved int, err error) {
+	for full := true; full; {
+		if full, err = e.advance(ctx, op, awaits, limit); err != nil {
+			return 0, err
+		}
+	}
 	err = e.inTx(ctx, op, durable, func(b *pgx.Batch) {
 		b.Queue(transition, limit).QueryRow(func(row pgx.Row) error { return row.Scan(&moved) })
 		b.Queue(advance, awaits, limit)
 	})
 	return moved, err
+}
+
+// advance runs one batch, and reports whether another one is worth it.
+func (e *Engine) advance(ctx context.Context, op, awaits string, limit int) (full bool, err error) {
+	var due, gone int
+	err = e.inTx(ctx, op, durable, func(b *pgx.Batch) {
+		b.Queue(advance, awaits, limit).QueryRow(func(row pgx.Row) error { return row.Scan(&due, &gone) })
+	})
+	return due == limit && gone > 0, err
 }
 
 // exactBelow is the size of the table up to which states are counted one by one.
