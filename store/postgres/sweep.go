@@ -192,19 +192,11 @@ WHERE d.awaits = 'lease' AND (
 		AND r.claim_token = d.claim_token
 ) = 'executing'`
 
-	// The size is asked in a subquery of its own, which is run once and decides
-	// which half runs at all: pg_relation_size is volatile, and would be called for
-	// every row of the table that is not to be read.
-	//
 	// ANALYZE says how many rows a page has and which share of them each state;
 	// a state that is not among its most common values is next to none. Where it
 	// never ran, a page is taken to be half full of records of 250 bytes (see
 	// the table's fillfactor), and all of them to be completed.
-	countSettled = `
-SELECT state, count(*)::float8 FROM idempotency_records
-WHERE (SELECT pg_relation_size('idempotency_records') < $1) AND state IN ('completed', 'expired')
-GROUP BY state
-UNION ALL
+	estimateSettled = `
 SELECT v.state,
 	pg_relation_size(c.oid)::float8 / current_setting('block_size')::float8
 	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 16 END
@@ -214,7 +206,16 @@ FROM pg_class c
 CROSS JOIN (VALUES ('completed', 1), ('expired', 0)) v (state, share_unless_analyzed)
 LEFT JOIN pg_stats s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname
 	AND s.attname = 'state' AND NOT s.inherited
-WHERE (SELECT pg_relation_size('idempotency_records') >= $1) AND c.oid = 'idempotency_records'::regclass`
+WHERE c.oid = 'idempotency_records'::regclass`
+
+	tableSize = `SELECT pg_relation_size('idempotency_records')`
+
+	// A statement of its own, sent for a small table only: in one with the estimate,
+	// the planner costs it for the large table too, and starts JIT and workers for
+	// a half that does not run.
+	countSettled = `
+SELECT state, count(*)::float8 FROM idempotency_records
+WHERE state IN ('completed', 'expired') GROUP BY state`
 )
 
 // Stats implements store.Engine.
@@ -223,6 +224,7 @@ func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
 	for _, state := range store.States {
 		stats.Records[state] = 0
 	}
+	var size int64
 	err := e.inTx(ctx, "counting records", lazy, func(b *pgx.Batch) {
 		b.Queue(countUnknown).QueryRow(func(row pgx.Row) error {
 			var n int64
@@ -237,18 +239,29 @@ func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
 			stats.Records[store.Executing] = n
 			return err
 		})
-		b.Queue(countSettled, exactBelow).Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			for rows.Next() {
-				var state store.State
-				var n float64
-				if err := rows.Scan(&state, &n); err != nil {
-					return err
-				}
-				stats.Records[state] = int64(n)
-			}
-			return rows.Err()
-		})
+		b.Queue(tableSize).QueryRow(func(row pgx.Row) error { return row.Scan(&size) })
+		queueSettled(b, estimateSettled, stats)
 	})
+	if err != nil || size >= exactBelow {
+		return stats, err
+	}
+	stats.Records[store.Completed], stats.Records[store.Expired] = 0, 0
+	err = e.inTx(ctx, "counting settled records", lazy, func(b *pgx.Batch) { queueSettled(b, countSettled, stats) })
 	return stats, err
+}
+
+// queueSettled queues a query whose rows are a state and how many records it has.
+func queueSettled(b *pgx.Batch, sql string, stats store.Stats) {
+	b.Queue(sql).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			var state store.State
+			var n float64
+			if err := rows.Scan(&state, &n); err != nil {
+				return err
+			}
+			stats.Records[state] = int64(n)
+		}
+		return rows.Err()
+	})
 }
