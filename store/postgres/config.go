@@ -119,6 +119,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{pool: pool, config: config}
+	e.batches = &batches{engine: e, lanes: min(maxLanes, int(config.MaxConns))}
 	if err := e.prepareSchema(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -2,8 +2,9 @@
 // instances: the database arbitrates.
 //
 // What lives here is how PostgreSQL makes each transition of package store
-// atomic. Each is one guarded statement, in a transaction of its own that is
-// READ COMMITTED, is sent in one round trip, and holds a connection for no longer.
+// atomic. Each is one guarded statement, in a READ COMMITTED transaction that is
+// sent in one round trip and holds a connection for no longer. Claims and
+// settlements that come at once share a transaction (batch.go).
 // When which transition may happen is decided in package store.
 //
 // The engine works through a transaction-mode pooler, needs no more than the
@@ -25,8 +26,9 @@ import (
 
 // Engine implements store.Engine.
 type Engine struct {
-	pool   *pgxpool.Pool
-	config Config
+	pool    *pgxpool.Pool
+	config  Config
+	batches *batches
 }
 
 var _ store.Engine = (*Engine)(nil)
@@ -42,10 +44,7 @@ func (e *Engine) Close() error {
 // nothing: no WAL, no transaction id.
 const insertClaim = `
 WITH claimed AS (
-	INSERT INTO idempotency_records (
-		tenant, actor, operation, key, state, claim_token,
-		fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
-		claimed_at, lease_until, natural_key)
+	INSERT INTO idempotency_records (` + claimColumns + `)
 	VALUES ($1, $2, $3, $4, 'executing', $5, $6, $7, $8, $9,
 		now(), now() + $10::bigint * interval '1 microsecond', $11)
 	ON CONFLICT (tenant, actor, operation, key) DO NOTHING
@@ -54,25 +53,37 @@ WITH claimed AS (
 INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
 SELECT 'lease', lease_until, tenant, actor, operation, key, claim_token FROM claimed`
 
+const claimColumns = `
+		tenant, actor, operation, key, state, claim_token,
+		fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
+		claimed_at, lease_until, natural_key`
+
 // Claim implements store.Engine. The loser's read is a statement of its own,
 // since the INSERT's snapshot may be older than the row it lost to.
+//
+// A claim that another constraint or a quota decides too does not share a
+// transaction: it waits for others in an order that is not that of the keys.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	defer cancel()
+
+	m := &member{op: "claiming record", draft: &draft}
+	if draft.NaturalKey != "" || len(draft.Quotas) > 0 {
+		err = errApart
+	} else {
+		err = e.batches.join(ctx, m)
+	}
 	var exceeded *store.QuotaExceededError
-	err = e.inTx(ctx, "claiming record", durable, func(b *pgx.Batch) {
-		if len(draft.Quotas) > 0 {
-			queueClaimWithin(b, draft, &won, &exceeded)
-		} else {
-			b.Queue(insertClaim, claimArgs(draft)...).Exec(func(tag pgconn.CommandTag) error {
-				won = tag.RowsAffected() == 1
-				return nil
-			})
-		}
-		// The commonest loser, a replay far from expiry, is served by this round trip.
-		queueRead(b, readSettled, draft.Identity, &held)
-	})
+	if err == errApart {
+		m.won, m.held = false, nil
+		exceeded, err = e.claimAlone(ctx, m)
+	}
 	clash := isNaturalKeyClash(err)
-	if err != nil && !clash || won || held != nil {
-		return won, held, err
+	switch {
+	case err != nil && !clash:
+		return false, nil, err
+	case m.won || m.held != nil:
+		return m.won, m.held, nil
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
@@ -92,6 +103,23 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		return true, nil, nil // an earlier try took effect
 	}
 	return false, held, nil
+}
+
+// claimAlone competes in a transaction of its own.
+func (e *Engine) claimAlone(ctx context.Context, m *member) (exceeded *store.QuotaExceededError, err error) {
+	err = e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
+		if len(m.draft.Quotas) > 0 {
+			queueClaimWithin(b, *m.draft, &m.won, &exceeded)
+		} else {
+			b.Queue(insertClaim, claimArgs(*m.draft)...).Exec(func(tag pgconn.CommandTag) error {
+				m.won = tag.RowsAffected() == 1
+				return nil
+			})
+		}
+		// The commonest loser, a replay far from expiry, is served by this round trip.
+		queueRead(b, readSettled, m.draft.Identity, &m.held)
+	})
+	return exceeded, err
 }
 
 // claimArgs are the parameters of insertClaim.
@@ -134,119 +162,6 @@ func (e *Engine) naturalKeyHolder(ctx context.Context, draft store.Draft) error 
 	})
 	if err == nil && found {
 		err = &store.NaturalKeyTakenError{Holder: holder}
-	}
-	return err
-}
-
-// complete settles a record that is executing: the routine way, a HOT update. The
-// sweeper comes by when the lease is over and learns of the replay window then;
-// a window that ends sooner, or comes after that, is put on its list here.
-const complete = `
-WITH completed AS (
-	UPDATE idempotency_records
-	SET state = 'completed', settled_at = now(),
-		status = $6, resource = $7, response_header = $8, response_body = $9,
-		replay_until = now() + $10::bigint * interval '1 microsecond',
-		keep_until = now() + ($10::bigint + nullif($11::bigint, 0)) * interval '1 microsecond'
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
-		AND claim_token = $5 AND state = 'executing'
-	RETURNING tenant, actor, operation, key, claim_token, replay_until, lease_until
-), listed AS (
-	INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
-	SELECT 'window', replay_until, tenant, actor, operation, key, claim_token FROM completed
-	WHERE replay_until < lease_until OR lease_until <= now()
-)
-SELECT count(*) FROM completed`
-
-// completeLate settles a record that has become unknown meanwhile. The sweeper
-// may have crossed it off its list, so that it is listed again.
-const completeLate = `
-WITH completed AS (
-	UPDATE idempotency_records
-	SET state = 'completed', settled_at = now(),
-		unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL,
-		status = $6, resource = $7, response_header = $8, response_body = $9,
-		replay_until = now() + $10::bigint * interval '1 microsecond',
-		keep_until = now() + ($10::bigint + nullif($11::bigint, 0)) * interval '1 microsecond'
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
-		AND claim_token = $5 AND state = 'unknown'
-	RETURNING tenant, actor, operation, key, claim_token, replay_until
-), listed AS (
-	INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
-	SELECT 'window', replay_until, tenant, actor, operation, key, claim_token FROM completed
-)
-SELECT count(*) FROM completed`
-
-// Complete implements store.Engine.
-func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
-	header, body := encodeResponse(c.Response)
-	args := []any{
-		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token),
-		c.Status, orNull(c.Resource), header, body,
-		c.ReplayFor.Microseconds(), c.KeepFor.Microseconds(),
-	}
-	err := e.transition(ctx, "completing record", complete, args)
-	if err == store.ErrNotHeld {
-		err = e.transition(ctx, "completing record late", completeLate, args)
-	}
-	return err
-}
-
-// encodeResponse returns NULLs for a response that is not kept, and never for one
-// that is.
-func encodeResponse(r *store.Response) (header, body []byte) {
-	if r == nil {
-		return nil, nil
-	}
-	if r.Body == nil {
-		return store.EncodeHeader(r.Header), []byte{}
-	}
-	return store.EncodeHeader(r.Header), r.Body
-}
-
-const markUnknown = `
-WITH marked AS (
-	UPDATE idempotency_records
-	SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now(),
-		status = $6, resource = $7, reason = $8
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
-		AND claim_token = $5 AND state = 'executing'
-	RETURNING 1
-)
-SELECT count(*) FROM marked`
-
-// MarkUnknown implements store.Engine.
-func (e *Engine) MarkUnknown(ctx context.Context, id store.Identity, token store.Token, d store.Doubt) error {
-	return e.transition(ctx, "marking record unknown", markUnknown, []any{
-		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token),
-		orNull(d.Status), orNull(d.Resource), orNull(d.Reason),
-	})
-}
-
-const release = `
-WITH released AS (
-	DELETE FROM idempotency_records
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
-		AND claim_token = $5 AND state IN ('executing', 'unknown')
-	RETURNING 1
-)
-SELECT count(*) FROM released`
-
-// Release implements store.Engine.
-func (e *Engine) Release(ctx context.Context, id store.Identity, token store.Token) error {
-	return e.transition(ctx, "releasing record", release, []any{
-		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token),
-	})
-}
-
-// transition runs one guarded statement that counts what it moved.
-func (e *Engine) transition(ctx context.Context, op, sql string, args []any) error {
-	var moved int
-	err := e.inTx(ctx, op, durable, func(b *pgx.Batch) {
-		b.Queue(sql, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&moved) })
-	})
-	if err == nil && moved == 0 {
-		return store.ErrNotHeld
 	}
 	return err
 }

@@ -67,11 +67,11 @@ func queueRead(b *pgx.Batch, sql string, id store.Identity, record **store.Recor
 	})
 }
 
-// scanRecord reads recordColumns and the response.
-func scanRecord(row pgx.Row, id store.Identity) (*store.Record, error) {
+// scanRecord reads recordColumns and the response, and what stands before them.
+func scanRecord(row pgx.Row, id store.Identity, before ...any) (*store.Record, error) {
 	r := &store.Record{Identity: id}
 	var header, body []byte
-	if err := scanColumns(row, r, nil, &header, &body); err != nil {
+	if err := scanColumns(row, r, before, &header, &body); err != nil {
 		return nil, err
 	}
 	if (header == nil) != (body == nil) {

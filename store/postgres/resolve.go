@@ -105,32 +105,21 @@ func (e *Engine) TakeUnknown(ctx context.Context, operations []string, hold time
 }
 
 const takeForProbe = `
-WITH taken AS (
-	UPDATE idempotency_records
-	SET probing_until = now() + $6::bigint * interval '1 microsecond', verifications = coalesce(verifications, 0) + 1
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
-		AND claim_token = $5 AND state = 'unknown' AND (probing_until IS NULL OR probing_until <= now())
-	RETURNING 1
-)
-SELECT count(*) FROM taken`
+UPDATE idempotency_records
+	SET probing_until = now() + $6::bigint * interval '1 microsecond', verifications = coalesce(verifications, 0) + 1` + held + `
+		AND state = 'unknown' AND (probing_until IS NULL OR probing_until <= now())`
 
 // TakeForProbe implements store.Engine.
 func (e *Engine) TakeForProbe(ctx context.Context, id store.Identity, token store.Token, hold time.Duration) error {
-	return e.transition(ctx, "taking unknown record", takeForProbe, []any{
+	return e.alone(ctx, &member{op: "taking unknown record", sql: takeForProbe, args: []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token), hold.Microseconds(),
-	})
+	}})
 }
 
 const putOff = `
-WITH put_off AS (
-	UPDATE idempotency_records
+UPDATE idempotency_records
 	SET probing_until = NULL,
-		verify_at = now() + $6::bigint * interval '1 microsecond' -- NULL: never
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
-		AND claim_token = $5 AND state = 'unknown'
-	RETURNING 1
-)
-SELECT count(*) FROM put_off`
+		verify_at = now() + $6::bigint * interval '1 microsecond' -- NULL: never` + held + ` AND state = 'unknown'`
 
 // PutOff implements store.Engine.
 func (e *Engine) PutOff(ctx context.Context, id store.Identity, token store.Token, delay time.Duration) error {
@@ -138,7 +127,7 @@ func (e *Engine) PutOff(ctx context.Context, id store.Identity, token store.Toke
 	if delay >= 0 { // also a nanosecond below it, which is no microsecond
 		microseconds = new(delay.Microseconds())
 	}
-	return e.transition(ctx, "putting verification off", putOff, []any{
+	return e.alone(ctx, &member{op: "putting verification off", sql: putOff, args: []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token), microseconds,
-	})
+	}})
 }

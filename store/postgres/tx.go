@@ -26,13 +26,24 @@ const (
 	lazy    flush = false // nothing in the transaction needs to last
 )
 
-// inTx sends a whole transaction in one round trip and waits for its answers.
-// The isolation level is pinned, because the protocol needs a new snapshot for
-// each statement whatever the role's default is (PostgreSQL manual, 13.2.1), and
-// the settings are local to the transaction, because a session's would leak
-// through a pooler.
+// limits of one transaction, which the server applies.
+type limits struct {
+	lock time.Duration // for one lock
+	all  time.Duration // for each statement, and from here for all of them together
+}
+
+// inTx sends a whole transaction in one round trip and waits for its answers,
+// within the limits of a call.
 func (e *Engine) inTx(ctx context.Context, op string, flush flush, queue func(*pgx.Batch)) error {
-	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	return e.inTxWithin(ctx, limits{e.config.LockTimeout, e.config.Timeout}, op, flush, queue)
+}
+
+// inTxWithin is inTx with limits of its own. The isolation level is pinned,
+// because the protocol needs a new snapshot for each statement whatever the role's
+// default is (PostgreSQL manual, 13.2.1), and the settings are local to the
+// transaction, because a session's would leak through a pooler.
+func (e *Engine) inTxWithin(ctx context.Context, limits limits, op string, flush flush, queue func(*pgx.Batch)) error {
+	ctx, cancel := context.WithTimeout(ctx, limits.all)
 	defer cancel()
 
 	conn, err := e.pool.Acquire(ctx)
@@ -44,9 +55,9 @@ func (e *Engine) inTx(ctx context.Context, op string, flush flush, queue func(*p
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 	if flush {
-		batch.Queue(settings, milliseconds(e.config.LockTimeout), milliseconds(e.config.Timeout))
+		batch.Queue(settings, milliseconds(limits.lock), milliseconds(limits.all))
 	} else {
-		batch.Queue(settingsLazy, milliseconds(e.config.LockTimeout), milliseconds(e.config.Timeout))
+		batch.Queue(settingsLazy, milliseconds(limits.lock), milliseconds(limits.all))
 	}
 	queue(batch)
 	batch.Queue(`COMMIT`)

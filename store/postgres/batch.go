@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
+)
+
+const (
+	// maxBatch bounds how many calls share a transaction, and with it how long the
+	// first of them waits for the others.
+	maxBatch = 128
+
+	// maxLanes is how many shared transactions are under way at once. See
+	// docs/benchmarks.md for what other numbers cost.
+	maxLanes = 2
+
+	// maxWaiting bounds the claims that wait for a transaction. One more is refused
+	// at once, since it could only come too late.
+	maxWaiting = 4096
+
+	// sharedLockTimeout is how long a shared transaction waits for a lock, before
+	// each of its members is left to wait by itself.
+	sharedLockTimeout = 50 * time.Millisecond
+
+	// maxShared is the size of a response body above which a completion does not
+	// share: the others would wait until it is through.
+	maxShared = 64 << 10
+)
+
+// batches collects claims and settlements while transactions are under way, and
+// sends them on in one. What a small transaction costs is nearly all round trip,
+// flush and bookkeeping, and little of it for each row. There is no timer: a call
+// that finds a lane free goes at once, and is alone in its transaction.
+//
+// No two batches wait for each other in a circle: claims come first, in the order
+// of their keys, and settlements after them, which change rows that no claim under
+// way has made.
+type batches struct {
+	engine *Engine
+	lanes  int // at most
+
+	mu          sync.Mutex
+	running     int // lanes
+	claims      []*member
+	settlements []*member
+}
+
+// member is one call: a claim if it has a draft, else a guarded statement.
+type member struct {
+	op    string
+	draft *store.Draft
+	sql   string
+	args  []any
+
+	done  chan struct{} // closed when the fields below are final
+	won   bool
+	held  *store.Record
+	moved int64
+	err   error
+}
+
+var (
+	// errApart says that the member has to have a transaction of its own. An
+	// earlier one may have taken effect: its token tells.
+	errApart = errors.New("not together")
+
+	errOverloaded = errors.New("too many claims are waiting for the database")
+)
+
+// join has the member take part in a batch, and waits for the result. Half of a
+// call's time is for waiting, half for the transaction. A member that is taken
+// along is waited for even if its caller has gone: whoever settles next must know.
+func (b *batches) join(ctx context.Context, m *member) error {
+	ctx, cancel := context.WithTimeout(ctx, b.engine.config.Timeout/2)
+	defer cancel()
+
+	m.done = make(chan struct{})
+	if !b.add(m) {
+		return &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
+	}
+	select {
+	case <-m.done:
+		return m.err
+	case <-ctx.Done():
+	}
+	if b.withdraw(m) {
+		failure := store.Unavailable
+		if ctx.Err() == context.DeadlineExceeded {
+			failure = store.Busy // trying again would only make the queue longer
+		}
+		return &store.EngineError{Op: m.op, Failure: failure, Err: ctx.Err()}
+	}
+	<-m.done
+	return m.err
+}
+
+// add queues the member, unless there is no room for a claim. A settlement always
+// has room, since it had a claim.
+func (b *batches) add(m *member) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case m.draft == nil:
+		b.settlements = append(b.settlements, m)
+	case len(b.claims) == maxWaiting:
+		return false
+	default:
+		b.claims = append(b.claims, m)
+	}
+	if b.running < b.lanes {
+		b.running++
+		go b.run()
+	}
+	return true
+}
+
+// withdraw takes the member out of the queue. It reports false if it was taken along.
+func (b *batches) withdraw(m *member) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queue := &b.claims
+	if m.draft == nil {
+		queue = &b.settlements
+	}
+	i := slices.Index(*queue, m)
+	if i < 0 {
+		return false
+	}
+	*queue = slices.Delete(*queue, i, i+1)
+	return true
+}
+
+// run is a lane: it sends batches for as long as somebody waits.
+func (b *batches) run() {
+	for {
+		claims, settlements := b.take()
+		if len(claims)+len(settlements) == 0 {
+			return
+		}
+		err := b.send(claims, settlements)
+		for _, m := range slices.Concat(claims, settlements) {
+			m.err = err
+			close(m.done)
+		}
+	}
+}
+
+// take takes those who have waited longest, settlements before claims: they end
+// what is under way. The lane ends if there are none.
+func (b *batches) take() (claims, settlements []*member) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	settlements, b.settlements = split(b.settlements, maxBatch)
+	claims, b.claims = split(b.claims, maxBatch-len(settlements))
+	if len(claims)+len(settlements) == 0 {
+		b.running--
+	}
+	return claims, settlements
+}
+
+// split leaves the rest in an array of its own.
+func split(queue []*member, most int) (taken, rest []*member) {
+	if len(queue) <= most {
+		return queue, nil
+	}
+	return queue[:most:most], slices.Clone(queue[most:])
+}
+
+// send runs all members in one transaction. If the server refuses it for the sake
+// of one, errApart leaves each to itself.
+func (b *batches) send(claims, settlements []*member) error {
+	e := b.engine
+	within := limits{lock: min(sharedLockTimeout, e.config.LockTimeout), all: e.config.Timeout / 2}
+	slices.SortFunc(claims, inKeyOrder)
+	err := e.inTxWithin(context.Background(), within, "sharing a transaction", durable, func(batch *pgx.Batch) {
+		if len(claims) > 0 {
+			queueClaims(batch, claims)
+		}
+		for _, m := range settlements {
+			m.queue(batch)
+		}
+	})
+	var pg *pgconn.PgError
+	var corrupt *store.CorruptError
+	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" || errors.As(err, &corrupt) {
+		return errApart
+	}
+	return err
+}
+
+// queue queues the guarded statement of a settlement.
+func (m *member) queue(batch *pgx.Batch) {
+	batch.Queue(m.sql, m.args...).Exec(func(tag pgconn.CommandTag) error {
+		m.moved = tag.RowsAffected()
+		return nil
+	})
+}
+
+func inKeyOrder(a, b *member) int {
+	return cmp.Or(
+		cmp.Compare(a.draft.Tenant, b.draft.Tenant),
+		cmp.Compare(a.draft.Actor, b.draft.Actor),
+		cmp.Compare(a.draft.Operation, b.draft.Operation),
+		cmp.Compare(a.draft.Key, b.draft.Key),
+		bytes.Compare(a.draft.Token[:], b.draft.Token[:]),
+	)
+}
