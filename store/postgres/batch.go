@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -37,17 +35,14 @@ const (
 	maxShared = 64 << 10
 )
 
-// batches collects claims and settlements while transactions are under way, and
-// sends them on in one. What a small transaction costs is nearly all round trip,
+// batches collects calls while transactions are under way, and sends them on in
+// one. What a small transaction costs is nearly all round trip,
 // flush and bookkeeping, and little of it for each row. There is no timer: a call
 // that finds a lane free goes at once, and is alone in its transaction.
-//
-// No two batches wait for each other in a circle: claims come first, in the order
-// of their keys, and settlements after them, which change rows that no claim under
-// way has made.
 type batches struct {
-	engine *Engine
-	lanes  int // at most
+	lanes int           // at most
+	wait  time.Duration // for a lane, at most
+	send  func(claims, settlements []*member) error
 
 	mu          sync.Mutex
 	running     int // lanes
@@ -81,7 +76,7 @@ var (
 // call's time is for waiting, half for the transaction. A member that is taken
 // along is waited for even if its caller has gone: whoever settles next must know.
 func (b *batches) join(ctx context.Context, m *member) error {
-	ctx, cancel := context.WithTimeout(ctx, b.engine.config.Timeout/2)
+	ctx, cancel := context.WithTimeout(ctx, b.wait)
 	defer cancel()
 
 	m.done = make(chan struct{})
@@ -176,42 +171,10 @@ func split(queue []*member, most int) (taken, rest []*member) {
 	return queue[:most:most], slices.Clone(queue[most:])
 }
 
-// send runs all members in one transaction. If the server refuses it for the sake
-// of one, errApart leaves each to itself.
-func (b *batches) send(claims, settlements []*member) error {
-	e := b.engine
-	within := limits{lock: min(sharedLockTimeout, e.config.LockTimeout), all: e.config.Timeout / 2}
-	slices.SortFunc(claims, inKeyOrder)
-	err := e.inTxWithin(context.Background(), within, "sharing a transaction", durable, func(batch *pgx.Batch) {
-		if len(claims) > 0 {
-			queueClaims(batch, claims)
-		}
-		for _, m := range settlements {
-			m.queue(batch)
-		}
-	})
-	var pg *pgconn.PgError
-	var corrupt *store.CorruptError
-	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" || errors.As(err, &corrupt) {
-		return errApart
-	}
-	return err
-}
-
 // queue queues the guarded statement of a settlement.
 func (m *member) queue(batch *pgx.Batch) {
 	batch.Queue(m.sql, m.args...).Exec(func(tag pgconn.CommandTag) error {
 		m.moved = tag.RowsAffected()
 		return nil
 	})
-}
-
-func inKeyOrder(a, b *member) int {
-	return cmp.Or(
-		cmp.Compare(a.draft.Tenant, b.draft.Tenant),
-		cmp.Compare(a.draft.Actor, b.draft.Actor),
-		cmp.Compare(a.draft.Operation, b.draft.Operation),
-		cmp.Compare(a.draft.Key, b.draft.Key),
-		bytes.Compare(a.draft.Token[:], b.draft.Token[:]),
-	)
 }

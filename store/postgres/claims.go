@@ -1,7 +1,14 @@
 package postgres
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
@@ -38,33 +45,52 @@ WITH claimed AS (
 )
 SELECT claim_token FROM claimed`
 
-// queueClaims competes for many rows, in the order of the claims. It looks first
-// for records that nothing will write for a while: these are replays, the commonest
-// losers, and whoever is neither found nor inserted has to read for himself.
+// write runs claims and settlements in one transaction.
+//
+// No two of these wait for each other in a circle: claims come first, in the order
+// of their keys, and settlements after them, which change rows that no claim under
+// way has made.
+func (e *Engine) write(claims, settlements []*member) error {
+	slices.SortFunc(claims, inKeyOrder)
+	return e.share(durable, func(batch *pgx.Batch) {
+		if len(claims) > 0 {
+			queueClaims(batch, claims)
+		}
+		for _, m := range settlements {
+			m.queue(batch)
+		}
+	})
+}
+
+// readSettled reads the records of lost claims, as far as they are settled.
+func (e *Engine) readSettled(lost, _ []*member) error {
+	return e.share(lazy, func(batch *pgx.Batch) { queueReads(batch, lost) })
+}
+
+// share sends a transaction that belongs to several calls. If the server refuses
+// it for the sake of one, errApart leaves each to itself.
+func (e *Engine) share(flush flush, queue func(*pgx.Batch)) error {
+	within := limits{lock: min(sharedLockTimeout, e.config.LockTimeout), all: e.config.Timeout / 2}
+	err := e.inTxWithin(context.Background(), within, "sharing a transaction", flush, queue)
+	var pg *pgconn.PgError
+	var corrupt *store.CorruptError
+	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" || errors.As(err, &corrupt) {
+		return errApart
+	}
+	return err
+}
+
+// queueClaims competes for many rows.
 func queueClaims(batch *pgx.Batch, claims []*member) {
 	n := len(claims)
-	tenants, actors, operations, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	tenants, actors, operations, keys := identities(claims)
 	tokens, algorithms, versions := make([][16]byte, n), make([]int16, n), make([]string, n)
 	sums, members, leases := make([][]byte, n), make([][]byte, n), make([]int64, n)
 	for i, m := range claims {
 		d := m.draft
-		tenants[i], actors[i], operations[i], keys[i] = d.Tenant, d.Actor, d.Operation, d.Key
 		tokens[i], algorithms[i], versions[i] = d.Token, int16(d.Fingerprint.Algorithm), d.Fingerprint.Version
 		sums[i], members[i], leases[i] = d.Fingerprint.Sum[:], d.Fingerprint.Members, d.Lease.Microseconds()
 	}
-	batch.Queue(readAllSettled, tenants, actors, operations, keys).Query(func(rows pgx.Rows) error {
-		defer rows.Close()
-		for rows.Next() {
-			var position int
-			record, err := scanRecord(rows, store.Identity{}, &position)
-			if err != nil {
-				return err
-			}
-			m := claims[position-1]
-			record.Identity, m.held = m.draft.Identity, record
-		}
-		return rows.Err()
-	})
 	batch.Queue(insertClaims, tenants, actors, operations, keys, tokens, algorithms, versions, sums, members, leases).
 		Query(func(rows pgx.Rows) error {
 			defer rows.Close()
@@ -81,4 +107,42 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 			}
 			return rows.Err()
 		})
+}
+
+// queueReads leaves those alone that are not settled.
+func queueReads(batch *pgx.Batch, lost []*member) {
+	tenants, actors, operations, keys := identities(lost)
+	batch.Queue(readAllSettled, tenants, actors, operations, keys).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		for rows.Next() {
+			var position int
+			record, err := scanRecord(rows, store.Identity{}, &position)
+			if err != nil {
+				return err
+			}
+			m := lost[position-1]
+			record.Identity, m.held = m.draft.Identity, record
+		}
+		return rows.Err()
+	})
+}
+
+func identities(members []*member) (tenants, actors, operations, keys []string) {
+	for _, m := range members {
+		tenants = append(tenants, m.draft.Tenant)
+		actors = append(actors, m.draft.Actor)
+		operations = append(operations, m.draft.Operation)
+		keys = append(keys, m.draft.Key)
+	}
+	return tenants, actors, operations, keys
+}
+
+func inKeyOrder(a, b *member) int {
+	return cmp.Or(
+		cmp.Compare(a.draft.Tenant, b.draft.Tenant),
+		cmp.Compare(a.draft.Actor, b.draft.Actor),
+		cmp.Compare(a.draft.Operation, b.draft.Operation),
+		cmp.Compare(a.draft.Key, b.draft.Key),
+		bytes.Compare(a.draft.Token[:], b.draft.Token[:]),
+	)
 }

@@ -119,7 +119,9 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{pool: pool, config: config}
-	e.batches = &batches{engine: e, lanes: min(maxLanes, int(config.MaxConns))}
+	lanes := min(maxLanes, int(config.MaxConns))
+	e.writes = &batches{lanes: lanes, wait: config.Timeout / 2, send: e.write}
+	e.reads = &batches{lanes: lanes, wait: config.Timeout / 2, send: e.readSettled}
 	if err := e.prepareSchema(ctx); err != nil {
 		pool.Close()
 		return nil, err

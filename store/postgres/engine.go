@@ -28,7 +28,9 @@ import (
 type Engine struct {
 	pool    *pgxpool.Pool
 	config  Config
-	batches *batches
+	writes  *batches // claims and settlements
+	reads   *batches // of records that are settled
+	settled hints    // which these may be
 }
 
 var _ store.Engine = (*Engine)(nil)
@@ -67,23 +69,17 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
 	defer cancel()
 
-	m := &member{op: "claiming record", draft: &draft}
-	if draft.NaturalKey != "" || len(draft.Quotas) > 0 {
-		err = errApart
-	} else {
-		err = e.batches.join(ctx, m)
-	}
 	var exceeded *store.QuotaExceededError
+	err = errApart
+	if draft.NaturalKey == "" && len(draft.Quotas) == 0 {
+		won, held, err = e.claimTogether(ctx, draft)
+	}
 	if err == errApart {
-		m.won, m.held = false, nil
-		exceeded, err = e.claimAlone(ctx, m)
+		won, held, exceeded, err = e.claimAlone(ctx, draft)
 	}
 	clash := isNaturalKeyClash(err)
-	switch {
-	case err != nil && !clash:
-		return false, nil, err
-	case m.won || m.held != nil:
-		return m.won, m.held, nil
+	if err != nil && !clash || won || held != nil {
+		return won, held, err
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
@@ -105,21 +101,42 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	return false, held, nil
 }
 
+// claimTogether competes in a transaction with others. What comes of it may be
+// that nothing is held, or errApart.
+func (e *Engine) claimTogether(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
+	m := &member{op: "claiming record", draft: &draft}
+	lost := e.settled.has(draft.Identity)
+	if !lost {
+		if err := e.writes.join(ctx, m); err != nil || m.won {
+			return err == nil, nil, err
+		}
+	}
+	err = e.reads.join(ctx, m)
+	switch {
+	case err != nil || m.held != nil:
+		e.settled.add(draft.Identity)
+		return false, m.held, err
+	case lost: // it was taken for granted
+		err = e.writes.join(ctx, m)
+	}
+	return err == nil && m.won, nil, err
+}
+
 // claimAlone competes in a transaction of its own.
-func (e *Engine) claimAlone(ctx context.Context, m *member) (exceeded *store.QuotaExceededError, err error) {
-	err = e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
-		if len(m.draft.Quotas) > 0 {
-			queueClaimWithin(b, *m.draft, &m.won, &exceeded)
+func (e *Engine) claimAlone(ctx context.Context, draft store.Draft) (won bool, held *store.Record, exceeded *store.QuotaExceededError, err error) {
+	err = e.inTx(ctx, "claiming record", durable, func(b *pgx.Batch) {
+		if len(draft.Quotas) > 0 {
+			queueClaimWithin(b, draft, &won, &exceeded)
 		} else {
-			b.Queue(insertClaim, claimArgs(*m.draft)...).Exec(func(tag pgconn.CommandTag) error {
-				m.won = tag.RowsAffected() == 1
+			b.Queue(insertClaim, claimArgs(draft)...).Exec(func(tag pgconn.CommandTag) error {
+				won = tag.RowsAffected() == 1
 				return nil
 			})
 		}
 		// The commonest loser, a replay far from expiry, is served by this round trip.
-		queueRead(b, readSettled, m.draft.Identity, &m.held)
+		queueRead(b, readSettled, draft.Identity, &held)
 	})
-	return exceeded, err
+	return won, held, exceeded, err
 }
 
 // claimArgs are the parameters of insertClaim.

@@ -54,6 +54,9 @@ func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.To
 		m.sql = completeLate
 		err = e.alone(ctx, m)
 	}
+	if err == nil {
+		e.settled.add(id)
+	}
 	return err
 }
 
@@ -97,7 +100,7 @@ func (e *Engine) settle(ctx context.Context, m *member) error {
 	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
 	defer cancel()
 
-	switch err := e.batches.join(ctx, m); {
+	switch err := e.writes.join(ctx, m); {
 	case err == errApart:
 		return e.alone(ctx, m)
 	case err != nil:

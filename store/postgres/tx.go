@@ -69,7 +69,7 @@ func (e *Engine) inTxWithin(ctx context.Context, limits limits, op string, flush
 }
 
 const (
-	settings     = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true)`
+	settings     = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), set_config('plan_cache_mode', 'force_generic_plan', true)`
 	settingsLazy = settings + `, set_config('synchronous_commit', 'off', true)`
 )
 
