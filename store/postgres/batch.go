@@ -7,9 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
@@ -20,7 +17,7 @@ const (
 
 	// maxLanes is how many shared transactions are under way at once. See
 	// docs/benchmarks.md for what other numbers cost.
-	maxLanes = 2
+	maxLanes = 1
 
 	// maxWaiting bounds the claims that wait for a transaction. One more is refused
 	// at once, since it could only come too late.
@@ -40,9 +37,9 @@ const (
 // flush and bookkeeping, and little of it for each row. There is no timer: a call
 // that finds a lane free goes at once, and is alone in its transaction.
 type batches struct {
-	lanes int           // at most
-	wait  time.Duration // for a lane, at most
-	send  func(claims, settlements []*member) error
+	lanes    int           // at most
+	patience time.Duration // of a claim for a lane
+	send     func(claims, settlements []*member) error
 
 	mu          sync.Mutex
 	running     int // lanes
@@ -56,6 +53,8 @@ type member struct {
 	draft *store.Draft
 	sql   string
 	args  []any
+
+	joined time.Time
 
 	done  chan struct{} // closed when the fields below are final
 	won   bool
@@ -72,14 +71,11 @@ var (
 	errOverloaded = errors.New("too many claims are waiting for the database")
 )
 
-// join has the member take part in a batch, and waits for the result. Half of a
-// call's time is for waiting, half for the transaction. A member that is taken
-// along is waited for even if its caller has gone: whoever settles next must know.
+// join has the member take part in a batch, and waits for the result. A member
+// that is taken along is waited for even if its caller has gone: whoever settles
+// next must know.
 func (b *batches) join(ctx context.Context, m *member) error {
-	ctx, cancel := context.WithTimeout(ctx, b.wait)
-	defer cancel()
-
-	m.done = make(chan struct{})
+	m.joined, m.done = time.Now(), make(chan struct{})
 	if !b.add(m) {
 		return &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
 	}
@@ -89,11 +85,7 @@ func (b *batches) join(ctx context.Context, m *member) error {
 	case <-ctx.Done():
 	}
 	if b.withdraw(m) {
-		failure := store.Unavailable
-		if ctx.Err() == context.DeadlineExceeded {
-			failure = store.Busy // trying again would only make the queue longer
-		}
-		return &store.EngineError{Op: m.op, Failure: failure, Err: ctx.Err()}
+		return &store.EngineError{Op: m.op, Failure: store.Unavailable, Err: ctx.Err()}
 	}
 	<-m.done
 	return m.err
@@ -151,12 +143,20 @@ func (b *batches) run() {
 }
 
 // take takes those who have waited longest, settlements before claims: they end
-// what is under way. The lane ends if there are none.
+// what is under way. A claim that has waited for too long is refused: trying it
+// would only make the others late. The lane ends if there is nobody.
 func (b *batches) take() (claims, settlements []*member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	late := time.Now().Add(-b.patience)
+	i := 0
+	for ; i < len(b.claims) && b.claims[i].joined.Before(late); i++ {
+		m := b.claims[i]
+		m.err = &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
+		close(m.done)
+	}
 	settlements, b.settlements = split(b.settlements, maxBatch)
-	claims, b.claims = split(b.claims, maxBatch-len(settlements))
+	claims, b.claims = split(b.claims[i:], maxBatch-len(settlements))
 	if len(claims)+len(settlements) == 0 {
 		b.running--
 	}
@@ -169,12 +169,4 @@ func split(queue []*member, most int) (taken, rest []*member) {
 		return queue, nil
 	}
 	return queue[:most:most], slices.Clone(queue[most:])
-}
-
-// queue queues the guarded statement of a settlement.
-func (m *member) queue(batch *pgx.Batch) {
-	batch.Queue(m.sql, m.args...).Exec(func(tag pgconn.CommandTag) error {
-		m.moved = tag.RowsAffected()
-		return nil
-	})
 }

@@ -27,16 +27,20 @@ CROSS JOIN LATERAL (
 	LIMIT 1
 ) r`
 
-// insertClaims is insertClaim for many records. Of two claims of one key, the
-// first wins.
+// insertClaims competes for many rows. The conflict target is named, so that no
+// other constraint can ever be mistaken for a lost claim, and a loser writes
+// nothing: no WAL, no transaction id. Of two claims of one key, the first wins.
 const insertClaims = `
 WITH claimed AS (
-	INSERT INTO idempotency_records (` + claimColumns + `)
+	INSERT INTO idempotency_records (
+		tenant, actor, operation, key, state, claim_token,
+		fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
+		claimed_at, lease_until, natural_key)
 	SELECT tenant, actor, operation, key, 'executing', claim_token, algorithm, version, fingerprint, members,
-		now(), now() + lease * interval '1 microsecond', NULL
+		now(), now() + lease * interval '1 microsecond', natural_key
 	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::uuid[],
-			$6::smallint[], $7::text[], $8::bytea[], $9::bytea[], $10::bigint[])
-		AS c (tenant, actor, operation, key, claim_token, algorithm, version, fingerprint, members, lease)
+			$6::smallint[], $7::text[], $8::bytea[], $9::bytea[], $10::bigint[], $11::text[])
+		AS c (tenant, actor, operation, key, claim_token, algorithm, version, fingerprint, members, lease, natural_key)
 	ON CONFLICT (tenant, actor, operation, key) DO NOTHING
 	RETURNING tenant, actor, operation, key, claim_token, lease_until
 ), listed AS (
@@ -69,9 +73,9 @@ func (e *Engine) readSettled(lost, _ []*member) error {
 
 // share sends a transaction that belongs to several calls. If the server refuses
 // it for the sake of one, errApart leaves each to itself.
-func (e *Engine) share(flush flush, queue func(*pgx.Batch)) error {
+func (e *Engine) share(settings settings, queue func(*pgx.Batch)) error {
 	within := limits{lock: min(sharedLockTimeout, e.config.LockTimeout), all: e.config.Timeout / 2}
-	err := e.inTxWithin(context.Background(), within, "sharing a transaction", flush, queue)
+	err := e.inTxWithin(context.Background(), within, "sharing a transaction", settings+byIndex, queue)
 	var pg *pgconn.PgError
 	var corrupt *store.CorruptError
 	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" || errors.As(err, &corrupt) {
@@ -85,13 +89,14 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 	n := len(claims)
 	tenants, actors, operations, keys := identities(claims)
 	tokens, algorithms, versions := make([][16]byte, n), make([]int16, n), make([]string, n)
-	sums, members, leases := make([][]byte, n), make([][]byte, n), make([]int64, n)
+	sums, members, leases, naturals := make([][]byte, n), make([][]byte, n), make([]int64, n), make([]*string, n)
 	for i, m := range claims {
 		d := m.draft
 		tokens[i], algorithms[i], versions[i] = d.Token, int16(d.Fingerprint.Algorithm), d.Fingerprint.Version
 		sums[i], members[i], leases[i] = d.Fingerprint.Sum[:], d.Fingerprint.Members, d.Lease.Microseconds()
+		naturals[i] = orNull(d.NaturalKey)
 	}
-	batch.Queue(insertClaims, tenants, actors, operations, keys, tokens, algorithms, versions, sums, members, leases).
+	batch.Queue(insertClaims, tenants, actors, operations, keys, tokens, algorithms, versions, sums, members, leases, naturals).
 		Query(func(rows pgx.Rows) error {
 			defer rows.Close()
 			won := make(map[store.Token]bool, n)

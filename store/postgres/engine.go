@@ -41,34 +41,12 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// insertClaim competes for the row. The conflict target is named, so that no
-// other constraint can ever be mistaken for a lost claim, and a loser writes
-// nothing: no WAL, no transaction id.
-const insertClaim = `
-WITH claimed AS (
-	INSERT INTO idempotency_records (` + claimColumns + `)
-	VALUES ($1, $2, $3, $4, 'executing', $5, $6, $7, $8, $9,
-		now(), now() + $10::bigint * interval '1 microsecond', $11)
-	ON CONFLICT (tenant, actor, operation, key) DO NOTHING
-	RETURNING tenant, actor, operation, key, claim_token, lease_until
-)
-INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
-SELECT 'lease', lease_until, tenant, actor, operation, key, claim_token FROM claimed`
-
-const claimColumns = `
-		tenant, actor, operation, key, state, claim_token,
-		fingerprint_algorithm, fingerprint_version, fingerprint, fingerprint_members,
-		claimed_at, lease_until, natural_key`
-
 // Claim implements store.Engine. The loser's read is a statement of its own,
 // since the INSERT's snapshot may be older than the row it lost to.
 //
 // A claim that another constraint or a quota decides too does not share a
 // transaction: it waits for others in an order that is not that of the keys.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
-	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
-	defer cancel()
-
 	var exceeded *store.QuotaExceededError
 	err = errApart
 	if draft.NaturalKey == "" && len(draft.Quotas) == 0 {
@@ -124,28 +102,17 @@ func (e *Engine) claimTogether(ctx context.Context, draft store.Draft) (won bool
 
 // claimAlone competes in a transaction of its own.
 func (e *Engine) claimAlone(ctx context.Context, draft store.Draft) (won bool, held *store.Record, exceeded *store.QuotaExceededError, err error) {
+	m := &member{draft: &draft}
 	err = e.inTx(ctx, "claiming record", durable, func(b *pgx.Batch) {
 		if len(draft.Quotas) > 0 {
 			queueClaimWithin(b, draft, &won, &exceeded)
 		} else {
-			b.Queue(insertClaim, claimArgs(draft)...).Exec(func(tag pgconn.CommandTag) error {
-				won = tag.RowsAffected() == 1
-				return nil
-			})
+			queueClaims(b, []*member{m})
 		}
 		// The commonest loser, a replay far from expiry, is served by this round trip.
 		queueRead(b, readSettled, draft.Identity, &held)
 	})
-	return won, held, exceeded, err
-}
-
-// claimArgs are the parameters of insertClaim.
-func claimArgs(draft store.Draft) []any {
-	return []any{
-		draft.Tenant, draft.Actor, draft.Operation, draft.Key, [16]byte(draft.Token),
-		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
-		draft.Lease.Microseconds(), orNull(draft.NaturalKey),
-	}
+	return won || m.won, held, exceeded, err
 }
 
 // isNaturalKeyClash tells the other unique constraint from every other error. Two

@@ -45,7 +45,7 @@ const notExecuting = `NOT EXISTS (
 		WHERE r.tenant = s.tenant AND r.actor = s.actor AND r.operation = s.operation AND r.key = s.key
 			AND r.claim_token = s.claim_token AND r.state = 'executing')`
 
-// claimWithin is insertClaim within quotas. The stale slots that it meets would be
+// claimWithin is insertClaims within quotas, for one claim. The stale slots that it meets would be
 // counted through by every claim after it.
 const claimWithin = `
 WITH limits AS (
@@ -125,6 +125,15 @@ func queueClaimWithin(b *pgx.Batch, draft store.Draft, won *bool, exceeded **sto
 		}
 		return nil
 	})
+}
+
+// claimArgs are the first parameters of claimWithin.
+func claimArgs(draft store.Draft) []any {
+	return []any{
+		draft.Tenant, draft.Actor, draft.Operation, draft.Key, [16]byte(draft.Token),
+		draft.Fingerprint.Algorithm, draft.Fingerprint.Version, draft.Fingerprint.Sum[:], draft.Fingerprint.Members,
+		draft.Lease.Microseconds(), orNull(draft.NaturalKey),
+	}
 }
 
 const (

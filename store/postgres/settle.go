@@ -3,20 +3,24 @@ package postgres
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-// setCompleted is what completing a record means; its parameters begin with the
-// fifth after the claim token.
+// held finds the record of a claimant. Its parameters are the first of every
+// statement that has it.
+const held = `
+	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4 AND claim_token = $5`
+
+// setCompleted is what completing a record means, of the routine way and of every
+// other.
 const setCompleted = `
 	SET state = 'completed', settled_at = now(),
-		unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL,
 		status = $6, resource = $7, response_header = $8, response_body = $9,
 		replay_until = now() + $10::bigint * interval '1 microsecond',
 		keep_until = now() + ($10::bigint + nullif($11::bigint, 0)) * interval '1 microsecond'`
-
-const held = `
-	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4 AND claim_token = $5`
 
 // complete settles a record that is executing: the routine way, a HOT update. The
 // sweeper comes by when the lease is over and learns of the replay window then,
@@ -29,7 +33,8 @@ UPDATE idempotency_records` + setCompleted + held + ` AND state = 'executing'
 // or would come too late, so that the end of the window is put on its list here.
 const completeLate = `
 WITH completed AS (
-	UPDATE idempotency_records` + setCompleted + held + ` AND state IN ('executing', 'unknown')
+	UPDATE idempotency_records` + setCompleted + `,
+		unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL` + held + ` AND state IN ('executing', 'unknown')
 	RETURNING tenant, actor, operation, key, claim_token, replay_until
 )
 INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
@@ -43,16 +48,13 @@ func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.To
 		c.Status, orNull(c.Resource), header, body,
 		c.ReplayFor.Microseconds(), c.KeepFor.Microseconds(),
 	}
-	m := &member{op: "completing record", sql: complete, args: args}
-	var err error
+	settle := e.settle
 	if len(body) > maxShared {
-		err = e.alone(ctx, m)
-	} else {
-		err = e.settle(ctx, m)
+		settle = e.alone
 	}
+	err := settle(ctx, &member{op: "completing record", sql: complete, args: args})
 	if err == store.ErrNotHeld {
-		m.sql = completeLate
-		err = e.alone(ctx, m)
+		err = e.alone(ctx, &member{op: "completing record late", sql: completeLate, args: args})
 	}
 	if err == nil {
 		e.settled.add(id)
@@ -97,9 +99,6 @@ func (e *Engine) Release(ctx context.Context, id store.Identity, token store.Tok
 
 // settle makes a transition in a batch, or alone if it cannot be there.
 func (e *Engine) settle(ctx context.Context, m *member) error {
-	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
-	defer cancel()
-
 	switch err := e.writes.join(ctx, m); {
 	case err == errApart:
 		return e.alone(ctx, m)
@@ -118,4 +117,12 @@ func (e *Engine) alone(ctx context.Context, m *member) error {
 		return store.ErrNotHeld
 	}
 	return err
+}
+
+// queue queues the guarded statement of a settlement.
+func (m *member) queue(batch *pgx.Batch) {
+	batch.Queue(m.sql, m.args...).Exec(func(tag pgconn.CommandTag) error {
+		m.moved = tag.RowsAffected()
+		return nil
+	})
 }

@@ -18,12 +18,20 @@ import (
 // takes longer is closed by the pool instead.
 const rollbackTimeout = time.Second
 
-// flush says whether a transaction must be on disk before it is acknowledged.
-type flush bool
+// settings of one transaction, local to it. Parameters: lock and statement timeout.
+type settings string
 
 const (
-	durable flush = true  // synchronous_commit as the server has it
-	lazy    flush = false // nothing in the transaction needs to last
+	// durable: on disk before it is acknowledged, if synchronous_commit is as the
+	// server comes.
+	durable settings = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true)`
+
+	// lazy: nothing in the transaction needs to last.
+	lazy = durable + `, set_config('synchronous_commit', 'off', true)`
+
+	// byIndex: statements over the members of a batch are planned once, and not for
+	// a table that happened to be empty.
+	byIndex = `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)`
 )
 
 // limits of one transaction, which the server applies.
@@ -34,15 +42,15 @@ type limits struct {
 
 // inTx sends a whole transaction in one round trip and waits for its answers,
 // within the limits of a call.
-func (e *Engine) inTx(ctx context.Context, op string, flush flush, queue func(*pgx.Batch)) error {
-	return e.inTxWithin(ctx, limits{e.config.LockTimeout, e.config.Timeout}, op, flush, queue)
+func (e *Engine) inTx(ctx context.Context, op string, settings settings, queue func(*pgx.Batch)) error {
+	return e.inTxWithin(ctx, limits{e.config.LockTimeout, e.config.Timeout}, op, settings, queue)
 }
 
 // inTxWithin is inTx with limits of its own. The isolation level is pinned,
 // because the protocol needs a new snapshot for each statement whatever the role's
 // default is (PostgreSQL manual, 13.2.1), and the settings are local to the
 // transaction, because a session's would leak through a pooler.
-func (e *Engine) inTxWithin(ctx context.Context, limits limits, op string, flush flush, queue func(*pgx.Batch)) error {
+func (e *Engine) inTxWithin(ctx context.Context, limits limits, op string, settings settings, queue func(*pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, limits.all)
 	defer cancel()
 
@@ -54,11 +62,7 @@ func (e *Engine) inTxWithin(ctx context.Context, limits limits, op string, flush
 
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
-	if flush {
-		batch.Queue(settings, milliseconds(limits.lock), milliseconds(limits.all))
-	} else {
-		batch.Queue(settingsLazy, milliseconds(limits.lock), milliseconds(limits.all))
-	}
+	batch.Queue(string(settings), milliseconds(limits.lock), milliseconds(limits.all))
 	queue(batch)
 	batch.Queue(`COMMIT`)
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
@@ -67,11 +71,6 @@ func (e *Engine) inTxWithin(ctx context.Context, limits limits, op string, flush
 	}
 	return nil
 }
-
-const (
-	settings     = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), set_config('plan_cache_mode', 'force_generic_plan', true)`
-	settingsLazy = settings + `, set_config('synchronous_commit', 'off', true)`
-)
 
 func milliseconds(d time.Duration) string {
 	return fmt.Sprintf("%dms", max(d.Milliseconds(), 1)) // 0 would switch the limit off
