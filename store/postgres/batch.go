@@ -15,9 +15,11 @@ const (
 	// first of them waits for the others.
 	maxBatch = 128
 
-	// maxLanes is how many shared transactions are under way at once. See
-	// docs/benchmarks.md for what other numbers cost.
-	maxLanes = 1
+	// slowBatch is how old the batch under way may become before another one is
+	// sent beside it, on another connection. One at a time makes for the largest
+	// batches; one that waits for a lock is not to keep everybody.
+	slowBatch = 5 * time.Millisecond
+	maxLanes  = 4
 
 	// maxWaiting bounds the claims that wait for a transaction. One more is refused
 	// at once, since it could only come too late.
@@ -32,17 +34,18 @@ const (
 	maxShared = 64 << 10
 )
 
-// batches collects calls while transactions are under way, and sends them on in
-// one. What a small transaction costs is nearly all round trip,
-// flush and bookkeeping, and little of it for each row. There is no timer: a call
-// that finds a lane free goes at once, and is alone in its transaction.
+// batches collects calls while a transaction is under way, and sends them on in the
+// next. What a small transaction costs is nearly all round trip, flush and
+// bookkeeping, and little of it for each row. There is no timer: a call that finds
+// nothing under way goes at once, and is alone in its transaction.
 type batches struct {
-	lanes    int           // at most
+	lanes    int           // that may send at once
 	patience time.Duration // of a claim for a lane
 	send     func(claims, settlements []*member) error
 
 	mu          sync.Mutex
-	running     int // lanes
+	running     int       // lanes
+	sent        time.Time // the latest batch
 	claims      []*member
 	settlements []*member
 }
@@ -104,7 +107,7 @@ func (b *batches) add(m *member) bool {
 	default:
 		b.claims = append(b.claims, m)
 	}
-	if b.running < b.lanes {
+	if b.running == 0 || b.running < b.lanes && m.joined.Sub(b.sent) > slowBatch {
 		b.running++
 		go b.run()
 	}
@@ -148,7 +151,8 @@ func (b *batches) run() {
 func (b *batches) take() (claims, settlements []*member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	late := time.Now().Add(-b.patience)
+	b.sent = time.Now()
+	late := b.sent.Add(-b.patience)
 	i := 0
 	for ; i < len(b.claims) && b.claims[i].joined.Before(late); i++ {
 		m := b.claims[i]
