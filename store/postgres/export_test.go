@@ -2,6 +2,9 @@ package postgres
 
 import (
 	"context"
+	"runtime"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -25,6 +28,8 @@ var Statements = map[string]string{
 	"advance":                   advance,
 	"count executing":           countExecuting,
 	"count settled":             countSettled,
+	"read settled":              readAllSettled,
+	"complete":                  complete,
 	"take unknown":              takeUnknown,
 	"take for probe":            takeForProbe,
 	"put off":                   putOff,
@@ -33,4 +38,54 @@ var Statements = map[string]string{
 	"resolve released":          resolveReleased,
 	"decided":                   decided,
 	"audit":                     audit,
+}
+
+// Gather starts the calls and sees to it that all of them are in one batch: it is
+// sent when the last of them waits. It returns when the calls have.
+func (e *Engine) Gather(calls ...func()) { e.GatherThen(func() {}, calls...) }
+
+// GatherThen is Gather with something done before the batch is sent.
+func (e *Engine) GatherThen(meanwhile func(), calls ...func()) {
+	b := e.writes
+	b.mu.Lock()
+	b.running += maxLanes // nobody sends
+	b.mu.Unlock()
+
+	var running sync.WaitGroup
+	for _, call := range calls {
+		running.Go(call)
+	}
+	for waiting := 0; waiting < len(calls); runtime.Gosched() {
+		b.mu.Lock()
+		waiting = len(b.claims) + len(b.settlements)
+		b.mu.Unlock()
+	}
+	meanwhile()
+	b.mu.Lock()
+	b.running -= maxLanes - 1
+	b.mu.Unlock()
+	go b.run()
+	running.Wait()
+}
+
+// Age makes everybody who waits have waited for that much longer.
+func (e *Engine) Age(by time.Duration) {
+	e.writes.mu.Lock()
+	defer e.writes.mu.Unlock()
+	for _, m := range e.writes.claims {
+		m.joined = m.joined.Add(-by)
+	}
+}
+
+// FillQueue leaves no room for another claim, until the function it returns is called.
+func (e *Engine) FillQueue() (empty func()) {
+	b := e.writes
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.claims = make([]*member, maxWaiting)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.claims = nil
+	}
 }

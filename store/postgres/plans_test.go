@@ -48,6 +48,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"list unknown, next page": {`'unknown', 0, '', '', 50, now(), ` + of, "idempotency_records_unknown"},
 		"list others":             {`'completed', 0, '', '', 50`, "idempotency_records_pkey"},
 		"list others, next page":  {`'completed', 0, '', '', 50, ` + of, "Index Cond: (ROW(tenant, actor, operation, key)"},
+		"read settled":            {`'{acme}', '{actor 1}', '{create-order}', '{K1}'`, "idempotency_records_pkey"},
+		"complete":                {of + `, ` + token + `, 201, NULL, NULL, NULL, 0, 0`, "idempotency_records_pkey"},
 		"take unknown":            {`'{create-order,pay}', 1000000, 8`, "idempotency_records_verify"},
 		"take for probe":          {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
 		"put off":                 {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
