@@ -92,9 +92,10 @@ func TestOutcomeThatCouldNotBeStoredIsUnknownAfterACrash(t *testing.T) {
 func TestLostAcknowledgementOfAClaimIsResolvedByItsToken(t *testing.T) {
 	t.Parallel()
 	s := onWiredPostgres(t)
-	g := newGateway(t, s)
+	g := configure(t, s, config{sweep: "1h"})
+	until(t, "the first sweep is over", func() bool { return g.storeCalls("stats") == 1 })
 
-	s.link.LoseReply("INSERT 0 1")
+	s.link.LoseReply("COMMIT") // of the next transaction, which claims the record
 	first := g.post("K1", order(100))
 
 	require.Equal(t, 1, s.link.Lost())
