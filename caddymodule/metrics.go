@@ -142,6 +142,11 @@ func (m measured) PutOff(ctx context.Context, id store.Identity, token store.Tok
 	return m.Engine.PutOff(ctx, id, token, delay)
 }
 
+func (m measured) Pin(ctx context.Context, name string, value []byte) (held []byte, err error) {
+	defer func(begun time.Time) { observeCall("pin", begun, err) }(time.Now())
+	return m.Engine.Pin(ctx, name, value)
+}
+
 func (m measured) List(ctx context.Context, filter store.Filter) (records []*store.Record, err error) {
 	defer func(begun time.Time) { observeCall("list", begun, err) }(time.Now())
 	return m.Engine.List(ctx, filter)

@@ -91,6 +91,10 @@ type Engine interface {
 	// Audit returns the decisions about one record, the oldest first.
 	Audit(ctx context.Context, id Identity) ([]AuditEntry, error)
 
+	// Pin inserts a setting, which all programs on the records have to agree on, unless
+	// one of its name is there, and returns the one that is there then.
+	Pin(ctx context.Context, name string, value []byte) (held []byte, err error)
+
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)
 
