@@ -124,7 +124,7 @@ func (e *Engine) TakeForProbe(ctx context.Context, id store.Identity, token stor
 const putOff = `
 WITH put_off AS (
 	UPDATE idempotency_records
-	SET probing_until = NULL,
+	SET probing_until = CASE WHEN $6::bigint < 1000000 THEN NULL ELSE now() + interval '1 second' END, -- store.ProbeGap
 		verify_at = now() + $6::bigint * interval '1 microsecond' -- NULL: never
 	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
 		AND claim_token = $5 AND state = 'unknown'
