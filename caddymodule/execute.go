@@ -47,6 +47,9 @@ func (h *Handler) execute(x *exchange, b *backend, claim *store.Claim) error {
 	}
 	e := h.forward(x, rec)
 	if rec.streaming {
+		if e.err == nil && e.panicked == nil {
+			rec.sendTrailer()
+		}
 		return passOn(e)
 	}
 	v := h.rules.judge(e)
