@@ -34,14 +34,14 @@ func TestWalkKnowsWhatStandsBeforeAHandler(t *testing.T) {
 		routes list
 		want   string
 	}{
-		"beside it":                  {list{{Handlers: mid{first, sought}}}, always},
-		"after it":                   {list{{Handlers: mid{sought, first}}}, never},
-		"in a route before":          {list{{Handlers: mid{first}}, {Handlers: mid{sought}}}, always},
-		"with a matcher":             {list{{MatcherSets: some, Handlers: mid{first, other}}, {Handlers: mid{sought}}}, sometimes},
-		"that ends the walk":         {list{{MatcherSets: some, Terminal: true, Handlers: mid{first}}, {Handlers: mid{sought}}}, never},
-		"in another of a group":      {list{{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Group: "g", Handlers: mid{sought}}}, never},
-		"in a group before":          {list{{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Handlers: mid{sought}}}, sometimes},
-		"in another group":           {list{{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Group: "h", Handlers: mid{sought}}}, sometimes},
+		"beside it":             {list{{Handlers: mid{first, sought}}}, always},
+		"after it":              {list{{Handlers: mid{sought, first}}}, never},
+		"in a route before":     {list{{Handlers: mid{first}}, {Handlers: mid{sought}}}, always},
+		"with a matcher":        {list{{MatcherSets: some, Handlers: mid{first, other}}, {Handlers: mid{sought}}}, sometimes},
+		"that ends the walk":    {list{{MatcherSets: some, Terminal: true, Handlers: mid{first}}, {Handlers: mid{sought}}}, never},
+		"in another of a group": {list{{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Group: "g", Handlers: mid{sought}}}, never},
+		"in a group before":     {list{{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Handlers: mid{sought}}}, sometimes},
+		"in another group":      {list{{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Group: "h", Handlers: mid{sought}}}, sometimes},
 		"in another group between": {list{
 			{Group: "g", MatcherSets: some, Handlers: mid{first, other}}, {Group: "h", MatcherSets: some, Handlers: mid{first, other}},
 			{Group: "g", Handlers: mid{sought}}}, sometimes},
