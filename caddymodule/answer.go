@@ -86,7 +86,7 @@ func (h *Handler) compare(x *exchange, held *store.Record) error {
 	if mismatch == nil {
 		return nil
 	}
-	return &refusal{problem: problemKeyReused, detail: mismatch.Error() + ".", differs: mismatch.Names(), err: mismatch}
+	return &refusal{problem: problemKeyReused, detail: sentence(mismatch), differs: mismatch.Names(), err: mismatch}
 }
 
 // replay shows the stored response: its status, its header lines and its bytes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -28,8 +29,8 @@ type App struct {
 	// Secret is the key of digests: of the clients' keys where a route says
 	// `store_key digest`, and of what names the members that differ in a 422. By a
 	// placeholder, such as `{env.IDEMPOTENCY_SECRET}`; 16 bytes at least. It never
-	// changes: a key that was stored under another secret is not found again, and
-	// is executed again. Default: none.
+	// changes: under another one, no key that was digested before would be found
+	// again, and such a route refuses all requests with 503. Default: none.
 	Secret string `json:"secret,omitempty"`
 
 	// Encrypt lists the keys that stored responses are encrypted with (AES-256-GCM).
@@ -47,6 +48,8 @@ type App struct {
 	backend   *backend // nil until it has started
 	verifiers verifiers
 	secret    []byte
+	digests   bool        // a route digests its clients' keys
+	proved    atomic.Bool // that they are those of the store, see proveSecret
 	keys      []sealed.Key
 }
 
@@ -107,6 +110,7 @@ func (a *App) Start() error {
 			backendLog().Error("closing store", zap.Error(err))
 		}
 	})
+	a.reportSecret(b)
 	a.warnOfProxies(a.ctx)
 	a.log.Info("idempotency store in use", zap.String("store", place), zap.Bool("shared_with_former_configuration", shared))
 	return nil

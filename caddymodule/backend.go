@@ -91,10 +91,11 @@ func (b *backend) open() error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sealed, err = sealed.Wrap(engine, b.keys)
+	wrapped, err := sealed.Wrap(engine, b.keys)
 	if err != nil {
-		return err
+		return errors.Join(err, engine.Close())
 	}
+	b.sealed = wrapped
 	b.store.Store(store.New(measured{b.sealed}))
 	return nil
 }

@@ -190,7 +190,9 @@ func (a answer) details() details {
 	require.Empty(a.t, a.header.Get("Idempotency-Replayed"))
 	var d details
 	require.NoError(a.t, json.Unmarshal(a.body, &d), "%s", a.body)
+	require.True(a.t, strings.HasSuffix(string(a.body), "}\n"), "%q", a.body)
 	require.Equal(a.t, a.status, d.Status)
+	require.Regexp(a.t, `^([A-Z].*\.)?$`, d.Detail)
 	require.NotEmpty(a.t, d.Title)
 	require.NotNil(a.t, d.Retryable)
 	return d

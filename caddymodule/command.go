@@ -37,7 +37,7 @@ The role that serves requests then needs no more than
 
     GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_due TO <role>;
     GRANT SELECT, INSERT, UPDATE, DELETE ON idempotency_quotas, idempotency_slots TO <role>;
-    GRANT SELECT, INSERT ON idempotency_audit TO <role>;
+    GRANT SELECT, INSERT ON idempotency_audit, idempotency_settings TO <role>;
     GRANT SELECT ON idempotency_migrations TO <role>;
 `,
 		Args: cobra.NoArgs,

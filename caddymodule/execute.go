@@ -47,6 +47,9 @@ func (h *Handler) execute(x *exchange, b *backend, claim *store.Claim) error {
 	}
 	e := h.forward(x, rec)
 	if rec.streaming {
+		if e.err == nil && e.panicked == nil {
+			rec.sendTrailer()
+		}
 		return passOn(e)
 	}
 	v := h.rules.judge(e)
@@ -83,9 +86,7 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 	case fateStore, fateStoreWithoutBody:
 		x.outcome = outcomeFirst
 		completion := h.completion(rec, v.fate == fateStore)
-		if completion.Response != nil {
-			size = len(completion.Response.Body)
-		}
+		size = sizeOf(completion.Resource, completion.Response)
 		write = func(ctx context.Context) error { return claim.Complete(ctx, completion) }
 	case fateRelease:
 		x.outcome = outcomeReleased
@@ -95,9 +96,11 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 		x.outcome = outcomeBecameUnknown
 		h.logger(x).Warn("outcome unknown", zap.String("reason", v.reason), zap.Int("status", rec.status))
 		doubt := store.Doubt{Status: rec.status, Resource: h.resource(rec), Reason: inWords(v.reason)}
+		size = sizeOf(doubt.Resource, nil)
 		write = func(ctx context.Context) error { return claim.MarkUnknown(ctx, doubt) }
 	}
-	if b.settle(job{write: write, size: size, log: func() *zap.Logger { return h.logger(x) }}) {
+	id := x.id // what waits for the store must not hold the request's body
+	if b.settle(job{write: write, size: size, leaseEnds: claim.LeaseEnds(), log: func() *zap.Logger { return h.loggerOf(id) }}) {
 		return
 	}
 	x.outcome = outcomeUnsettled

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -40,13 +41,13 @@ func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 		// A record that is there and cannot be read, or is locked, is no store
 		// failure: somebody has sent this key before.
 		if left {
-			b.settler.add(job{write: unproved.Release, log: backendLog, claim: true})
+			b.settler.add(job{write: unproved.Release, leaseEnds: time.Now().Add(h.lease()), log: backendLog, claim: true})
 		}
 		return refuseStore(err)
 	}
 	if left {
 		doubt := store.Doubt{Reason: "forwarded without protection"}
-		b.settler.add(job{write: unproved.MarkUnknown(doubt), log: backendLog, claim: true})
+		b.settler.add(job{write: unproved.MarkUnknown(doubt), leaseEnds: time.Now().Add(h.lease()), log: backendLog, claim: true})
 	}
 	return h.passUnprotected(x, err)
 }

@@ -227,6 +227,12 @@ func (h *Handler) serve(x *exchange) error {
 		return refuseStore(err)
 	}
 	defer done()
+	switch err := h.app.proveSecret(x.r.Context(), backend, h.StoreKey); {
+	case errors.Is(err, errOtherSecret):
+		return refuseStore(err)
+	case err != nil:
+		return h.claimFailed(x, backend, err)
+	}
 
 	waiting := h.newWait()
 	for range claimRounds {

@@ -19,6 +19,7 @@ var metrics = struct {
 	records       *prometheus.GaugeVec
 	oldestUnknown prometheus.Gauge
 	unsettled     prometheus.Gauge
+	givenUp       prometheus.Counter
 }{
 	requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "caddy", Subsystem: "idempotency", Name: "requests_total",
@@ -41,11 +42,15 @@ var metrics = struct {
 		Namespace: "caddy", Subsystem: "idempotency", Name: "unsettled",
 		Help: "Outcomes of this process that the store has not taken yet.",
 	}),
+	givenUp: prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: "caddy", Subsystem: "idempotency", Name: "given_up_total",
+		Help: "Outcomes of this process that the store will not get: their records are of unknown outcome.",
+	}),
 }
 
 func registerMetrics(registry *prometheus.Registry) error {
 	for _, collector := range []prometheus.Collector{
-		metrics.requests, metrics.storeCalls, metrics.records, metrics.oldestUnknown, metrics.unsettled,
+		metrics.requests, metrics.storeCalls, metrics.records, metrics.oldestUnknown, metrics.unsettled, metrics.givenUp,
 	} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(collector); err != nil && !errors.As(err, &already) {
@@ -140,6 +145,11 @@ func (m measured) TakeForProbe(ctx context.Context, id store.Identity, token sto
 func (m measured) PutOff(ctx context.Context, id store.Identity, token store.Token, delay time.Duration) (err error) {
 	defer func(begun time.Time) { observeCall("put_off", begun, err) }(time.Now())
 	return m.Engine.PutOff(ctx, id, token, delay)
+}
+
+func (m measured) Pin(ctx context.Context, name string, value []byte) (held []byte, err error) {
+	defer func(begun time.Time) { observeCall("pin", begun, err) }(time.Now())
+	return m.Engine.Pin(ctx, name, value)
 }
 
 func (m measured) List(ctx context.Context, filter store.Filter) (records []*store.Record, err error) {

@@ -102,6 +102,13 @@ func (h *Handler) naturalKey(x *exchange) (string, error) {
 		return "", err
 	}
 	body := gjson.GetBytes(form, "json")
+	if !body.Exists() && len(x.body) > 0 {
+		// An upstream may take it for JSON all the same, natural key and all.
+		return "", &canonical.BodyError{
+			Kind: canonical.UnsupportedMedia, Offset: -1,
+			Reason: "it is not JSON, as which this route needs it: send it as application/json",
+		}
+	}
 	values := make([]string, 0, len(h.NaturalKey.Paths))
 	for _, path := range h.NaturalKey.Paths {
 		value := body.Get(path)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -32,53 +31,22 @@ func isProtected(ctx context.Context) bool { return ctx.Value(protectedKey{}) !=
 // behind a first one, or a first one never without a second one. What depends on
 // two matchers shows up with the request.
 func checkNested(ctx caddy.Context) error {
-	app, err := ctx.AppIfConfigured("http")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return nil // no sites, nothing to look at
-	}
-	if err != nil {
-		return err
-	}
-	for name, server := range app.(*caddyhttp.App).Servers {
-		if err := nestedIn(server.Routes, nil); err != nil {
-			return fmt.Errorf("server %s: %w", name, err)
+	return walkRoutes(ctx, func(server string, handler caddyhttp.MiddlewareHandler, before passed) error {
+		if err := nestedAt(handler, before); err != nil {
+			return fmt.Errorf("server %s: %w", server, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// nestedIn walks the routes in order; outer are the handlers that every request
-// has been through when it comes to them.
-func nestedIn(routes caddyhttp.RouteList, outer []*Handler) error {
-	var some []*Handler // that only some requests have been through
-	for _, route := range routes {
-		always := len(route.MatcherSets) == 0 && route.Group == ""
-		within := slices.Clone(outer)
-		if always {
-			within = append(within, some...)
-		}
-		for _, handler := range route.Handlers {
-			switch handler := handler.(type) {
-			case *Handler:
-				for _, first := range within {
-					if first.covers(handler) {
-						return fmt.Errorf("operations %q and %q: %w", first.Operation, handler.Operation, errNested)
-					}
-				}
-				within = append(within, handler)
-			case *caddyhttp.Subroute:
-				if err := nestedIn(handler.Routes, within); err != nil {
-					return err
-				}
-			}
-		}
-		switch last := len(route.Handlers) - 1; {
-		case always:
-			outer = within
-		case last >= 0 && !route.Terminal:
-			if handler, ok := route.Handlers[last].(*Handler); ok { // nothing after it answers
-				some = append(some, handler)
-			}
+func nestedAt(handler caddyhttp.MiddlewareHandler, before passed) error {
+	second, ok := handler.(*Handler)
+	if !ok {
+		return nil
+	}
+	for _, first := range before.every {
+		if first.covers(second) {
+			return fmt.Errorf("operations %q and %q: %w", first.Operation, second.Operation, errNested)
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
 // outcome is how one exchange went, as a label of the metrics and a field of the
@@ -61,11 +63,13 @@ func (h *Handler) operationLabel() string {
 }
 
 // logger names the record in what it logs.
-func (h *Handler) logger(x *exchange) *zap.Logger {
+func (h *Handler) logger(x *exchange) *zap.Logger { return h.loggerOf(x.id) }
+
+func (h *Handler) loggerOf(id store.Identity) *zap.Logger {
 	return h.log.With(
-		zap.String("tenant", x.id.Tenant),
-		zap.String("operation", x.id.Operation),
-		zap.String("key_digest", x.id.KeyDigest()),
+		zap.String("tenant", id.Tenant),
+		zap.String("operation", id.Operation),
+		zap.String("key_digest", id.KeyDigest()),
 	)
 }
 

@@ -106,6 +106,7 @@ func (h *Handler) refuse(x *exchange, r *refusal) error {
 	if err != nil {
 		return fmt.Errorf("encoding problem: %w", err)
 	}
+	encoded = append(encoded, '\n') // for who reads it in a terminal
 	header := x.w.Header()
 	header.Set("Content-Type", "application/problem+json")
 	header.Set("Content-Length", strconv.Itoa(len(encoded)))

@@ -11,40 +11,25 @@ import (
 )
 
 // warnOfProxies looks for proxies behind this module's handlers that can send a
-// write twice within one forward, where nothing can stop it.
+// write twice within one forward, where nothing can stop it. Of two routes that may
+// match the same request or not: better one warning too many.
 func (a *App) warnOfProxies(ctx caddy.Context) {
-	app, err := ctx.AppIfConfigured("http")
-	if err != nil {
-		return // no sites, nothing to look at
-	}
-	for name, server := range app.(*caddyhttp.App).Servers {
-		for _, why := range dangersBehind(server.Routes, false) {
-			a.log.Warn("a reverse_proxy behind idempotency can send a write twice", zap.String("server", name), zap.String("why", why))
+	err := walkRoutes(ctx, func(server string, handler caddyhttp.MiddlewareHandler, before passed) error {
+		for _, why := range dangersAt(handler, before) {
+			a.log.Warn("a reverse_proxy behind idempotency can send a write twice", zap.String("server", server), zap.String("why", why))
 		}
+		return nil
+	})
+	if err != nil {
+		a.log.Error("looking for proxies that can send a write twice", zap.Error(err))
 	}
 }
 
-// dangersBehind walks the routes in order; guarded says that a handler of this
-// module stands before them.
-func dangersBehind(routes caddyhttp.RouteList, guarded bool) (dangers []string) {
-	for _, route := range routes {
-		behind := guarded
-		for _, handler := range route.Handlers {
-			switch handler := handler.(type) {
-			case *Handler:
-				behind = true
-			case *caddyhttp.Subroute:
-				dangers = append(dangers, dangersBehind(handler.Routes, behind)...)
-			case *reverseproxy.Handler:
-				if behind {
-					dangers = append(dangers, dangersOf(handler)...)
-				}
-			}
-		}
-		// Its routes may also match what a later one matches: better one warning too many.
-		guarded = guarded || behind
+func dangersAt(handler caddyhttp.MiddlewareHandler, before passed) []string {
+	if proxy, ok := handler.(*reverseproxy.Handler); ok && before.some {
+		return dangersOf(proxy)
 	}
-	return dangers
+	return nil
 }
 
 // dangersOf lists what makes a proxy, or Go's transport in it, repeat a request

@@ -136,6 +136,25 @@ func TestEarlyHintsReachTheFirstClientAndAreNotReplayed(t *testing.T) {
 	})
 }
 
+func TestTrailerOfAResponseTooLargeToKeepReachesTheFirstClient(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			c.read()
+			c.say("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nTrailer: X-Digest\r\n\r\n")
+			c.say("4\r\nmade\r\n4\r\nmore\r\n0\r\nX-Digest: d1\r\nX-Unannounced: u1\r\n\r\n")
+		})
+		g := configure(t, s, config{upstream: raw.addr, options: "max_response_body 4"})
+
+		first := g.post("K1", order(100))
+
+		require.Equal(t, 201, first.status)
+		require.Equal(t, "mademore", string(first.body))
+		require.Equal(t, "d1", first.trailer.Get("X-Digest"))
+		require.Equal(t, "u1", first.trailer.Get("X-Unannounced"))
+		require.Equal(t, problem(409, "response-not-retained"), g.post("K1", order(100)).problem())
+	})
+}
+
 func TestTrailerReachesTheFirstClient(t *testing.T) {
 	t.Parallel()
 	upstream := newRawUpstream(t, func(c *rawConn) {

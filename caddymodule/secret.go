@@ -134,9 +134,14 @@ func (k EncryptKey) checkID(before []EncryptKey) error {
 	return nil
 }
 
-// needSecret refuses a route that wants a keyed digest where there is no key.
+// needSecret refuses a route that wants a keyed digest where there is no key. It is
+// called while the routes are provisioned, one after another.
 func (a *App) needSecret(storeKey string) error {
-	if storeKey == StoreKeyDigest && a.secret == nil {
+	if storeKey != StoreKeyDigest {
+		return nil
+	}
+	a.digests = true
+	if a.secret == nil {
 		return errors.New("store_key digest needs a secret: write one in the global option, such as `secret {env.IDEMPOTENCY_SECRET}`")
 	}
 	return nil

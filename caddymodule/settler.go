@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// settlerMemory bounds the responses that wait for the store, in bytes. What
+	// settlerMemory bounds the outcomes that wait for the store, in bytes. What
 	// comes beyond it is given up: its record becomes unknown with its lease.
 	settlerMemory = 64 << 20
 	settlerJobs   = 100_000
@@ -21,6 +21,11 @@ const (
 	// store that is away makes one with every request, and they must not take the
 	// room of outcomes, which are of requests that were executed.
 	settlerClaims = 10_000
+
+	// settlerPatience is how long after its lease a write is tried again that the store
+	// answers, and refuses. By then its record has long become unknown, and somebody
+	// has to look into it.
+	settlerPatience = time.Hour
 
 	settlerFirstPause = 100 * time.Millisecond
 	settlerLastPause  = 5 * time.Second
@@ -32,15 +37,16 @@ type settler struct {
 	mu       sync.Mutex
 	outcomes []job // of requests that were executed: they go first
 	claims   []job // that were never proved
-	size     int   // of all responses, in bytes, until they are stored
+	size     int   // of all outcomes, in bytes, until they are stored
 	added    chan struct{}
 }
 
 // job is one write of an outcome.
 type job struct {
-	write func(context.Context) error
-	size  int // of the response that it holds, in bytes
-	log   func() *zap.Logger
+	write     func(context.Context) error
+	size      int // of the outcome that it holds, in bytes
+	leaseEnds time.Time
+	log       func() *zap.Logger
 
 	// claim says that it takes back a claim that was never proved. There is no
 	// outcome, and nothing is lost but time if it is given up.
@@ -76,6 +82,7 @@ func (s *settler) add(j job) {
 		s.claims = append(s.claims, j)
 	case full:
 		s.mu.Unlock()
+		metrics.givenUp.Inc()
 		j.log().Error("too many outcomes wait for the store; this record becomes unknown with its lease")
 		return
 	default:
@@ -126,12 +133,23 @@ func (s *settler) tryAll(queue *[]job, timeout time.Duration) (away bool) {
 	var failed []job
 	for i, j := range batch {
 		err := j.try(timeout)
-		if err == nil {
-			s.stored(j)
+		var engine *store.EngineError
+		switch {
+		case err == nil:
+			s.remove(j)
+			if !j.claim {
+				j.log().Info("outcome is stored after all")
+			}
+			continue
+		case errors.As(err, &engine) && engine.Failure == store.Rejected && time.Since(j.leaseEnds) > settlerPatience:
+			s.remove(j)
+			if !j.claim {
+				metrics.givenUp.Inc()
+				j.log().Error("outcome is given up, since the store refuses it; its record is of unknown outcome", zap.Error(err))
+			}
 			continue
 		}
 		failed = append(failed, j)
-		var engine *store.EngineError
 		if away = errors.As(err, &engine) && engine.Failure == store.Unavailable; away {
 			failed = append(failed, batch[i+1:]...)
 			break
@@ -144,14 +162,29 @@ func (s *settler) tryAll(queue *[]job, timeout time.Duration) (away bool) {
 	return away
 }
 
-func (s *settler) stored(j job) {
+// remove forgets a write that needs no other try.
+func (s *settler) remove(j job) {
 	s.mu.Lock()
 	s.size -= j.size
 	s.mu.Unlock()
 	if !j.claim {
 		metrics.unsettled.Dec()
-		j.log().Info("outcome is stored after all")
 	}
+}
+
+// sizeOf what is kept of an outcome, in bytes.
+func sizeOf(resource string, response *store.Response) int {
+	size := len(resource)
+	if response == nil {
+		return size
+	}
+	size += len(response.Body)
+	for name, lines := range response.Header {
+		for _, line := range lines {
+			size += len(name) + len(line)
+		}
+	}
+	return size
 }
 
 // waiting is how many writes are queued.

@@ -37,6 +37,14 @@ func TestClaimsThatWereNeverProvedLeaveRoomForOutcomes(t *testing.T) {
 	require.Equal(t, 1, s.waiting(), "there is room again")
 }
 
+// givenUp is what the counter shows.
+func givenUp(t *testing.T) float64 {
+	t.Helper()
+	var metric dto.Metric
+	require.NoError(t, metrics.givenUp.Write(&metric))
+	return metric.GetCounter().GetValue()
+}
+
 // unsettled is what the gauge shows.
 func unsettled(t *testing.T) float64 {
 	t.Helper()

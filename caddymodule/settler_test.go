@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestOutcomeIsWrittenOnceTheStoreIsBack(t *testing.T) {
 func TestOutcomeThatTheStoreRejectsDoesNotHoldUpTheOthers(t *testing.T) {
 	s := newSettler()
 	var written []string
-	s.add(job{log: nopLog, write: func(context.Context) error {
+	s.add(job{log: nopLog, leaseEnds: time.Now(), write: func(context.Context) error {
 		return &store.EngineError{Failure: store.Rejected, Err: errors.New("no such column")}
 	}})
 	s.add(job{log: nopLog, write: func(context.Context) error { written = append(written, "second"); return nil }})
@@ -49,6 +50,40 @@ func TestOutcomeThatTheStoreRejectsDoesNotHoldUpTheOthers(t *testing.T) {
 
 	require.Equal(t, []string{"second"}, written)
 	require.False(t, empty, "the rejected one is tried again later")
+}
+
+func TestOutcomeThatTheStoreRejectsIsGivenUpLongAfterItsLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaseEnded time.Duration // ago
+		refusal    error
+		givenUp    bool
+	}{
+		"rejected, long after":   {settlerPatience + time.Minute, &store.EngineError{Failure: store.Rejected, Err: errors.New("too long")}, true},
+		"rejected, soon after":   {settlerPatience - time.Minute, &store.EngineError{Failure: store.Rejected, Err: errors.New("too long")}, false},
+		"store away, long after": {settlerPatience + time.Minute, away, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSettler()
+			waiting, given := unsettled(t), givenUp(t)
+			s.add(job{log: nopLog, size: 10, leaseEnds: time.Now().Add(-c.leaseEnded), write: func(context.Context) error { return c.refusal }})
+
+			require.Equal(t, c.givenUp, s.round(time.Second))
+
+			if c.givenUp {
+				require.Zero(t, s.size)
+				require.Equal(t, []float64{waiting, given + 1}, []float64{unsettled(t), givenUp(t)})
+			} else {
+				require.Equal(t, []float64{waiting + 1, given}, []float64{unsettled(t), givenUp(t)})
+				metrics.unsettled.Dec()
+			}
+		})
+	}
+}
+
+func TestSizeOfAnOutcomeIsThatOfAllThatIsKept(t *testing.T) {
+	header := http.Header{"Etag": {"12"}, "X-Line": {"a", "bc"}}
+	require.Equal(t, 9, sizeOf("/orders/1", nil))
+	require.Equal(t, 9+5+4+2+6+1+6+2, sizeOf("/orders/1", &store.Response{Header: header, Body: []byte("12345")}))
 }
 
 func TestRoundEndsWhenTheStoreIsAway(t *testing.T) {

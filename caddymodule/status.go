@@ -202,6 +202,9 @@ func (s *Status) serve(h *Handler, x *exchange) error {
 		return refuseStore(err)
 	}
 	defer done()
+	if err := s.app.proveSecret(x.r.Context(), b, s.StoreKey); err != nil {
+		return refuseStore(err)
+	}
 	record, err := b.read(x.r.Context(), x.id)
 	switch {
 	case errors.Is(err, store.ErrNoRecord):

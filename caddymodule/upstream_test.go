@@ -162,6 +162,18 @@ func (u *rawUpstream) received(key string) (n int) {
 	return n
 }
 
+// probes that arrived.
+func (u *rawUpstream) probes() (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, r := range u.requests {
+		if r.Method == http.MethodGet {
+			n++
+		}
+	}
+	return n
+}
+
 // connections that were made to it.
 func (u *rawUpstream) connections() int {
 	u.mu.Lock()

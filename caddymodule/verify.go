@@ -89,8 +89,8 @@ func (h *Handler) verify(ctx context.Context, s *store.Store, record *store.Reco
 	defer cancel()
 	switch {
 	case asked.Err() != nil && err != nil:
-		// Nothing was learnt; whoever comes next may try at once.
-		h.putOff(ctx, s, record, 0, log)
+		// Nothing was learnt; whoever comes next may try soon.
+		h.putOff(ctx, s, record, store.ProbeGap, log)
 		return false
 	case found == findingExists:
 		if !h.keepsResponses() {
@@ -156,7 +156,8 @@ func (h *Handler) verifyFor(x *exchange, b *backend, held *store.Record, w *wait
 	var overtaken *store.OvertakenError
 	switch {
 	case errors.As(err, &overtaken):
-		// Somebody is asking just now, or has settled it: look again, until patience ends.
+		// Somebody is asking just now, or has just asked, or has settled it: look again,
+		// until patience ends.
 		return w.next(x.r.Context(), nil) == waitAgain
 	case err != nil:
 		return false

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-idempotency/caddy-idempotency/examples/orders/service"
+	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
 // verify is how the order service is asked for an order, by the reference that
@@ -108,6 +110,37 @@ func TestAnswerThatIsNoFindingLeavesTheOutcomeUnknown(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestClientsThatComeBackDoNotFloodTheUpstreamWithProbes(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			for {
+				r := c.read()
+				if r == nil || r.Method == "POST" {
+					return // without an answer
+				}
+				c.say("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+			}
+		})
+		// No probe but those of clients.
+		g := configure(t, s, config{upstream: raw.addr, sweep: "1h", options: `wait 50ms
+		verify GET http://{upstream}/orders?client_ref={idempotency.key} {
+			exists 200
+		}`})
+		g.post("K1", order(100))
+		const retries = 20
+		begun := time.Now()
+
+		for range retries {
+			require.Equal(t, problem(409, "outcome-unknown"), g.post("K1", order(100)).problem())
+		}
+
+		pauses := int(time.Since(begun) / store.ProbeGap)
+		require.GreaterOrEqual(t, raw.probes(), 1)
+		require.LessOrEqual(t, raw.probes(), 1+pauses)
+		require.Less(t, pauses, retries-1, "or the story shows nothing")
+	})
 }
 
 // The late answer and the verifier decide at the same moment, in whatever order.

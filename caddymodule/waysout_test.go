@@ -31,6 +31,37 @@ func TestBusinessKeyIsExecutedOnceWhateverTheIdempotencyKey(t *testing.T) {
 	})
 }
 
+func TestBusinessKeyIsNotBypassedByAnotherMediaType(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := newGateway(t, s, "natural_key requisition_no")
+		for _, option := range []string{"natural_key requisition_no", "natural_key requisition_no {\noptional\n}"} {
+			g.config.options = option
+			g.reload()
+
+			for n, mediaType := range []string{"text/plain", "application/x-www-form-urlencoded", ""} {
+				as := func(r *http.Request) { r.Header["Content-Type"] = []string{mediaType} }
+				require.Equal(t, problem(415, "body-invalid"), g.post(fmt.Sprint("K", n), requisition("R-1", 100), as).problem(), mediaType)
+			}
+			require.Empty(t, s.records(t))
+			require.Zero(t, g.upstream.Stats().Executions)
+		}
+	})
+}
+
+func TestRequestMayLackAnOptionalBusinessKey(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := newGateway(t, s, "natural_key requisition_no {\noptional\n}")
+
+		g.post("K1", order(100)).first(201)
+		g.post("K2", "", header("Content-Type", "application/json"))
+		g.post("K3", requisition("R-1", 100)).first(201)
+		require.Equal(t, problem(409, "business-key-taken"), g.post("K4", requisition("R-1", 100)).problem())
+
+		require.Equal(t, 1, g.upstream.executions("K1"))
+		require.Equal(t, 1, g.upstream.executions("K2"))
+	})
+}
+
 func TestBusinessKeyClashReplaysToItsOwnActorForTheSameRequest(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		g := configure(t, s, config{before: users(t, "alice", "bob"), options: `actor {http.auth.user.id}

@@ -79,7 +79,8 @@ type Engine interface {
 	TakeForProbe(ctx context.Context, id Identity, token Token, hold time.Duration) error
 
 	// PutOff ends a verification and makes the record due again after the delay;
-	// never again if the delay is negative. ErrNotHeld unless it is Unknown and
+	// never again if the delay is negative. Unless the delay is shorter, nobody takes
+	// the record before a ProbeGap is over. ErrNotHeld unless it is Unknown and
 	// carries the token.
 	PutOff(ctx context.Context, id Identity, token Token, delay time.Duration) error
 
@@ -90,6 +91,10 @@ type Engine interface {
 
 	// Audit returns the decisions about one record, the oldest first.
 	Audit(ctx context.Context, id Identity) ([]AuditEntry, error)
+
+	// Pin inserts a setting, which all programs on the records have to agree on, unless
+	// one of its name is there, and returns the one that is there then.
+	Pin(ctx context.Context, name string, value []byte) (held []byte, err error)
 
 	// Stats counts.
 	Stats(ctx context.Context) (Stats, error)

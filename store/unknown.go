@@ -106,6 +106,10 @@ func (s *Store) TakeForProbe(ctx context.Context, record *Record, hold time.Dura
 	return err
 }
 
+// ProbeGap is the least pause between two probes of a record that found nothing,
+// however many clients come back for it.
+const ProbeGap = time.Second
+
 // PutOff gives a record back that was taken for verification, to be due again
 // after the delay; a negative delay gives it up for good.
 func (s *Store) PutOff(ctx context.Context, record *Record, delay time.Duration) error {

@@ -39,6 +39,9 @@ func TestOperationsPageGrantsAreEnoughToServe(t *testing.T) {
 	record, err := s.Read(t.Context(), id)
 	require.NoError(t, err)
 	require.NoError(t, s.Resolve(t.Context(), record, store.Resolution{By: "olivia", Reason: "not found"}))
+	held, err := s.Pin(t.Context(), "secret", []byte("first"))
+	require.NoError(t, err)
+	require.Equal(t, "first", string(held))
 	for _, sweep := range []func(context.Context, int) (int, error){s.Abandon, s.Expire, s.Purge} {
 		_, err := sweep(t.Context(), 10)
 		require.NoError(t, err)

@@ -118,7 +118,7 @@ func (e *Engine) TakeForProbe(ctx context.Context, id store.Identity, token stor
 
 const putOff = `
 UPDATE idempotency_records
-	SET probing_until = NULL,
+	SET probing_until = CASE WHEN $6::bigint < 1000000 THEN NULL ELSE now() + interval '1 second' END, -- store.ProbeGap
 		verify_at = now() + $6::bigint * interval '1 microsecond' -- NULL: never` + held + ` AND state = 'unknown'`
 
 // PutOff implements store.Engine.

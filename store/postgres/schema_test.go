@@ -54,7 +54,7 @@ func TestRoleThatMayReadAndWriteTheTablesIsEnoughToServe(t *testing.T) {
 	config := patient(db)
 	config.DSN = db.Role(t,
 		"SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_due, idempotency_quotas, idempotency_slots",
-		"SELECT, INSERT ON idempotency_audit",
+		"SELECT, INSERT ON idempotency_audit, idempotency_settings",
 		"SELECT ON idempotency_migrations")
 
 	for _, skip := range []bool{true, false} { // there is nothing to migrate

@@ -126,7 +126,8 @@ func (e *Engine) take(ctx context.Context, sql string, id store.Identity, token 
 
 const putOff = `
 UPDATE idempotency_records
-SET probing_until = NULL, verify_at = ` + now + ` + ?6 -- NULL: never
+SET probing_until = CASE WHEN ?6 < 1000 THEN NULL ELSE ` + now + ` + 1000 END, -- store.ProbeGap
+	verify_at = ` + now + ` + ?6 -- NULL: never
 WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 	AND claim_token = ?5 AND state = 'unknown'`
 

@@ -54,6 +54,7 @@ func Run(t *testing.T, backend Backend) {
 		{"natural key", naturalKeys},
 		{"quota", quotas},
 		{"listing", listing},
+		{"setting", settings},
 		{"contention", contention},
 		{"operation", operation},
 	} {

@@ -129,7 +129,9 @@ var verification = []story{
 	{"what is put off is due when the delay is over", func(w *world) {
 		_, seen := w.unknown("K1")
 		for delay, due := range map[time.Duration]bool{ample: false, 0: true, time.Nanosecond: true} {
-			require.NoError(w, w.store.TakeForProbe(w.Context(), seen, ample), "also before it is due")
+			w.until("it may be probed, also before it is due", func() bool {
+				return w.store.TakeForProbe(w.Context(), seen, ample) == nil
+			})
 			require.NoError(w, w.store.PutOff(w.Context(), seen, delay))
 			if !due {
 				require.Empty(w, w.takes(ample, all), delay)
@@ -147,9 +149,21 @@ var verification = []story{
 			require.NoError(w, w.store.PutOff(w.Context(), seen, never))
 
 			require.Empty(w, w.takes(ample, all), key)
-			require.NoError(w, w.store.TakeForProbe(w.Context(), seen, over), key)
+			w.until("it may be probed", func() bool { return w.store.TakeForProbe(w.Context(), seen, over) == nil })
 			require.Empty(w, w.takes(ample, all), key)
 			require.Equal(w, store.Unknown, w.state(key), "it stays unknown")
+		}
+	}},
+
+	{"between two probes of a record there is a pause", func(w *world) {
+		_, seen := w.unknown("K1")
+		for _, delay := range []time.Duration{store.ProbeGap, ample, -1} {
+			w.until("it may be probed", func() bool { return w.store.TakeForProbe(w.Context(), seen, ample) == nil })
+			before := time.Now()
+			require.NoError(w, w.store.PutOff(w.Context(), seen, delay))
+			w.probeIsOvertaken(seen, store.Unknown)
+			w.until("the pause is over", func() bool { return w.store.TakeForProbe(w.Context(), seen, over) == nil })
+			require.Greater(w, time.Since(before), store.ProbeGap/2, delay)
 		}
 	}},
 
