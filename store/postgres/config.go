@@ -118,7 +118,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{pool: pool, config: config}
+	e := &Engine{pool: pool, config: config, exactBelow: exactBelow}
 	lanes := min(maxLanes, int(config.MaxConns))
 	e.writes = &batches{lanes: lanes, patience: config.Timeout / 2, send: e.write}
 	e.reads = &batches{lanes: lanes, patience: config.Timeout / 2, send: e.readSettled}

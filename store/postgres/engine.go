@@ -31,6 +31,8 @@ type Engine struct {
 	writes  *batches // claims and settlements
 	reads   *batches // of records that are settled
 	settled hints    // which these may be
+
+	exactBelow int64 // size of the table in bytes, see Stats
 }
 
 var _ store.Engine = (*Engine)(nil)

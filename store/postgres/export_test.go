@@ -13,6 +13,9 @@ import (
 // its calls leave behind there.
 func (e *Engine) Session(ctx context.Context) (*pgxpool.Conn, error) { return e.pool.Acquire(ctx) }
 
+// EstimateAlways takes every table for a large one.
+func (e *Engine) EstimateAlways() { e.exactBelow = 0 }
+
 // Statements gives tests the SQL whose plans they look at.
 var Statements = map[string]string{
 	"list unknown":              listUnknown + unknownPage,
@@ -27,6 +30,8 @@ var Statements = map[string]string{
 	"purge":                     purge,
 	"advance":                   advance,
 	"count executing":           countExecuting,
+	"count unknown":             countUnknown,
+	"estimate settled":          estimateSettled,
 	"count settled":             countSettled,
 	"read settled":              readAllSettled,
 	"complete":                  complete,

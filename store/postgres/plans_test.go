@@ -51,6 +51,9 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"read settled":            {`'{acme}', '{actor 1}', '{create-order}', '{K1}'`, "idempotency_records_pkey"},
 		"complete":                {of + `, ` + token + `, 201, NULL, NULL, NULL, 0, 0`, "idempotency_records_pkey"},
 		"take unknown":            {`'{create-order,pay}', 1000000, 8`, "idempotency_records_verify"},
+		"count unknown":           {``, "idempotency_records_unknown"},
+		"count executing":         {``, "idempotency_records_pkey"},
+		"estimate settled":        {``, "pg_class"},
 		"take for probe":          {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
 		"put off":                 {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
 		"natural key holder":      {`'acme', 'create-order', 'R-1', 'actor 2', 'K2'`, "idempotency_records_natural"},
@@ -64,10 +67,14 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 			conn := s.db.Conn(t)
 			_, err := conn.Prepare(t.Context(), "asked", postgres.Statements[name])
 			require.NoError(t, err)
+			arguments := ""
+			if c.arguments != "" {
+				arguments = "(" + c.arguments + ")"
+			}
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				_, err := conn.Exec(t.Context(), `SET plan_cache_mode = `+mode)
 				require.NoError(t, err)
-				rows, err := conn.Query(t.Context(), fmt.Sprintf(`EXPLAIN EXECUTE asked(%s)`, c.arguments))
+				rows, err := conn.Query(t.Context(), fmt.Sprintf(`EXPLAIN EXECUTE asked%s`, arguments))
 				require.NoError(t, err)
 				var plan strings.Builder
 				for rows.Next() {

@@ -18,88 +18,50 @@ import (
 // each hint in turn, by the primary key. A plain join leaves the planner the choice
 // of reading the whole table instead, and it takes it where many hints are due.
 
-const abandon = `
-WITH due AS (
-	SELECT r.tenant, r.actor, r.operation, r.key
-	FROM idempotency_due d
-	CROSS JOIN LATERAL (
-		SELECT * FROM idempotency_records r
-		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
-			AND r.state = 'executing' AND r.lease_until <= now()
-		LIMIT 1
-	) r
-	WHERE d.awaits = 'lease' AND d.due_at <= now()
-	ORDER BY d.due_at LIMIT $1
-), over AS (
-	SELECT r.tenant, r.actor, r.operation, r.key
-	FROM idempotency_records r JOIN due USING (tenant, actor, operation, key)
-	WHERE r.state = 'executing' AND r.lease_until <= now()
-	ORDER BY r.tenant, r.actor, r.operation, r.key
-	FOR UPDATE OF r SKIP LOCKED
-), abandoned AS (
+var (
+	abandon = sweepSQL("lease", "r.state = 'executing' AND r.lease_until <= now()", `
 	UPDATE idempotency_records r
 	SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now(), reason = 'lease over'
-	FROM over
-	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
-		AND r.state = 'executing' AND r.lease_until <= now()
-	RETURNING 1
-)
-SELECT count(*) FROM abandoned`
+	FROM over`)
 
-const expire = `
-WITH due AS (
-	SELECT r.tenant, r.actor, r.operation, r.key
-	FROM idempotency_due d
-	CROSS JOIN LATERAL (
-		SELECT * FROM idempotency_records r
-		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
-			AND r.state = 'completed' AND r.replay_until <= now()
-		LIMIT 1
-	) r
-	WHERE d.awaits = 'window' AND d.due_at <= now()
-	ORDER BY d.due_at LIMIT $1
-), over AS (
-	SELECT r.tenant, r.actor, r.operation, r.key
-	FROM idempotency_records r JOIN due USING (tenant, actor, operation, key)
-	WHERE r.state = 'completed' AND r.replay_until <= now()
-	ORDER BY r.tenant, r.actor, r.operation, r.key
-	FOR UPDATE OF r SKIP LOCKED
-), expired AS (
+	expire = sweepSQL("window", "r.state = 'completed' AND r.replay_until <= now()", `
 	UPDATE idempotency_records r
 	SET state = 'expired', response_header = NULL, response_body = NULL
-	FROM over
-	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
-		AND r.state = 'completed' AND r.replay_until <= now()
-	RETURNING 1
-)
-SELECT count(*) FROM expired`
+	FROM over`)
 
-const purge = `
+	purge = sweepSQL("tombstone", "r.state = 'expired' AND r.keep_until <= now()", `
+	DELETE FROM idempotency_records r
+	USING over`)
+)
+
+// sweepSQL makes the change to the records r that are over, among those whose
+// hint awaits what has come.
+func sweepSQL(awaits, isOver, change string) string {
+	return `
 WITH due AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
 	FROM idempotency_due d
 	CROSS JOIN LATERAL (
 		SELECT * FROM idempotency_records r
 		WHERE r.tenant = d.tenant AND r.actor = d.actor AND r.operation = d.operation AND r.key = d.key
-			AND r.state = 'expired' AND r.keep_until <= now()
+			AND ` + isOver + `
 		LIMIT 1
 	) r
-	WHERE d.awaits = 'tombstone' AND d.due_at <= now()
+	WHERE d.awaits = '` + awaits + `' AND d.due_at <= now()
 	ORDER BY d.due_at LIMIT $1
 ), over AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
 	FROM idempotency_records r JOIN due USING (tenant, actor, operation, key)
-	WHERE r.state = 'expired' AND r.keep_until <= now()
+	WHERE ` + isOver + `
 	ORDER BY r.tenant, r.actor, r.operation, r.key
 	FOR UPDATE OF r SKIP LOCKED
-), purged AS (
-	DELETE FROM idempotency_records r
-	USING over
+), moved AS (` + change + `
 	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
-		AND r.state = 'expired' AND r.keep_until <= now()
+		AND ` + isOver + `
 	RETURNING 1
 )
-SELECT count(*) FROM purged`
+SELECT count(*) FROM moved`
+}
 
 // advance moves due hints of one kind on to what their record awaits next, and
 // crosses off those whose record awaits nothing: it is gone, claimed anew,
@@ -242,7 +204,7 @@ func (e *Engine) Stats(ctx context.Context) (store.Stats, error) {
 		b.Queue(tableSize).QueryRow(func(row pgx.Row) error { return row.Scan(&size) })
 		queueSettled(b, estimateSettled, stats)
 	})
-	if err != nil || size >= exactBelow {
+	if err != nil || size >= e.exactBelow {
 		return stats, err
 	}
 	stats.Records[store.Completed], stats.Records[store.Expired] = 0, 0

@@ -202,7 +202,7 @@ func TestWaysOutUseTheirIndexes(t *testing.T) {
 		"list others":             {listOthers + othersPage, []any{"completed", 0, "", "", 10}, "sqlite_autoindex_idempotency_records_1"},
 		"list others, next page": {listOthers + othersAfter + othersPage, with([]any{"completed", 0, "", "", 10}, of...),
 			"SEARCH idempotency_records USING INDEX sqlite_autoindex_idempotency_records_1 ((tenant,actor,operation,key)>(?,?,?,?))"},
-		"find due":          {dueUnknown, []any{`["pay"]`, 10}, "idempotency_records_verify (verify_at<?)"},
+		"find due":          {dueUnknown, []any{`["pay"]`, 10}, "idempotency_records_verify (operation=? AND verify_at<?)"},
 		"take due":          {takeDue, with(of, token, 1, 1), "sqlite_autoindex_idempotency_records_1"},
 		"put off":           {putOff, with(of, token, 1), "sqlite_autoindex_idempotency_records_1"},
 		"resolve completed": {resolveCompleted, with(of, token, token, 201, nil, nil, nil, 1, 1), "sqlite_autoindex_idempotency_records_1"},
