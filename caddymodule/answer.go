@@ -3,10 +3,12 @@ package caddymodule
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 
 	"github.com/caddy-idempotency/caddy-idempotency/store"
@@ -125,6 +127,17 @@ func (h *Handler) replay(x *exchange, held *store.Record, waited bool) error {
 		_, _ = x.w.Write(response.Body) // what goes wrong here is the client's to notice
 	}
 	return nil
+}
+
+// accept answers 202 for a request that is being executed, and says where to ask
+// for it: what a route says by `on_in_flight accepted`.
+func (h *Handler) accept(x *exchange, record *store.Record) error {
+	x.outcome = outcomeInFlight
+	repl := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	location := strings.ReplaceAll(h.InFlightLocation, "{idempotency.key}", url.PathEscape(x.key))
+	x.w.Header().Set("Location", repl.ReplaceAll(location, ""))
+	x.w.Header().Set("Retry-After", "1")
+	return writeStatus(x.w, http.StatusAccepted, statusOf(record))
 }
 
 // accepts reports whether the client takes each coding of a Content-Encoding.

@@ -46,7 +46,7 @@ func (h *Handler) identify(x *exchange) (bool, error) {
 	case err != nil:
 		return false, refuseKey(err)
 	}
-	scope, err := h.scope(x.r)
+	scope, err := resolveScope(x.r, h.Tenant, h.Actor, h.Operation)
 	if err != nil {
 		return false, refuseScope(err)
 	}
@@ -67,18 +67,18 @@ func (h *Handler) findKey(x *exchange) (string, error) {
 	return h.Key.fromBody(x.body)
 }
 
-// scope resolves the route's placeholders. One that is empty or unknown is an
+// resolveScope resolves the placeholders of a route's scope. One that is empty or unknown is an
 // error wherever it stands: `orders-{http.auth.user.id}` would otherwise be a
 // bucket that all anonymous callers share.
-func (h *Handler) scope(r *http.Request) (scope store.Scope, err error) {
+func resolveScope(r *http.Request, tenant, actor, operation string) (scope store.Scope, err error) {
 	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	for _, part := range []struct {
 		name, template string
 		value          *string
 	}{
-		{"tenant", h.Tenant, &scope.Tenant},
-		{"actor", h.Actor, &scope.Actor},
-		{"operation", h.Operation, &scope.Operation},
+		{"tenant", tenant, &scope.Tenant},
+		{"actor", actor, &scope.Actor},
+		{"operation", operation, &scope.Operation},
 	} {
 		if part.template == "" { // only the operation may be
 			*part.value = defaultOperation(r)

@@ -63,19 +63,19 @@ func (h *Handler) operationLabel() string {
 }
 
 // logger names the record in what it logs.
-func (h *Handler) logger(x *exchange) *zap.Logger { return h.loggerOf(x.id) }
+func (h *Handler) logger(x *exchange) *zap.Logger { return naming(h.log, x.id) }
 
-func (h *Handler) loggerOf(id store.Identity) *zap.Logger {
-	return h.log.With(
+func naming(log *zap.Logger, id store.Identity) *zap.Logger {
+	return log.With(
 		zap.String("tenant", id.Tenant),
 		zap.String("operation", id.Operation),
 		zap.String("key_digest", id.KeyDigest()),
 	)
 }
 
-// logRefusal logs what somebody may have to look into. What a client did wrong is
+// log is for what somebody may have to look into. What a client did wrong is
 // in the access log.
-func (h *Handler) logRefusal(x *exchange, r *refusal) {
+func (r *refusal) log(log *zap.Logger, id store.Identity) {
 	level := zapcore.DebugLevel
 	switch r.outcome {
 	case outcomeStoreError:
@@ -83,8 +83,8 @@ func (h *Handler) logRefusal(x *exchange, r *refusal) {
 	case outcomeMismatch, outcomeUnidentified:
 		level = zapcore.WarnLevel
 	}
-	if h.log.Core().Enabled(level) {
-		h.logger(x).Log(level, "request refused",
+	if log.Core().Enabled(level) {
+		naming(log, id).Log(level, "request refused",
 			zap.String("problem", r.slug), zap.Int("status", r.status), zap.NamedError("reason", r.err))
 	}
 }

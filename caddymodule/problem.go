@@ -89,12 +89,15 @@ type problemBody struct {
 	Differs        []string `json:"differs,omitempty"`
 }
 
-// refuse writes the answer. The Link is what
-// draft-ietf-httpapi-idempotency-key-header-07 asks for, section 2.7.
 func (h *Handler) refuse(x *exchange, r *refusal) error {
 	x.outcome = r.outcome
-	h.logRefusal(x, r)
+	r.log(h.log, x.id)
+	return r.write(x.w, h.Policy)
+}
 
+// write is the answer, which links to the policy as
+// draft-ietf-httpapi-idempotency-key-header-07 asks for, section 2.7.
+func (r *refusal) write(w http.ResponseWriter, policy string) error {
 	body := problemBody{
 		Type: ProblemBase + r.slug, Title: r.title, Status: r.status, Detail: r.detail,
 		Retryable: r.retryable, Differs: r.differs,
@@ -107,16 +110,16 @@ func (h *Handler) refuse(x *exchange, r *refusal) error {
 		return fmt.Errorf("encoding problem: %w", err)
 	}
 	encoded = append(encoded, '\n') // for who reads it in a terminal
-	header := x.w.Header()
+	header := w.Header()
 	header.Set("Content-Type", "application/problem+json")
 	header.Set("Content-Length", strconv.Itoa(len(encoded)))
 	header.Set("Cache-Control", "no-store")
-	header.Add("Link", "<"+h.Policy+`>; rel="describedby"`)
+	header.Add("Link", "<"+policy+`>; rel="describedby"`)
 	if r.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(r.retryAfter.Seconds()))))
 	}
-	x.w.WriteHeader(r.status)
-	_, _ = x.w.Write(encoded)
+	w.WriteHeader(r.status)
+	_, _ = w.Write(encoded)
 	return nil
 }
 

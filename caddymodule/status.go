@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -49,6 +48,11 @@ type Status struct {
 	// `response=true`. Default: false.
 	Response bool `json:"response,omitempty"`
 
+	// Policy is the URL at which the route's idempotency policy is published, which
+	// every refusal links to, such as `/docs/idempotency`. Default: this project's
+	// description of the problems.
+	Policy string `json:"policy,omitempty"`
+
 	app *App
 	log *zap.Logger
 }
@@ -65,6 +69,7 @@ func (Status) CaddyModule() caddy.ModuleInfo {
 func (s *Status) Provision(ctx caddy.Context) error {
 	s.log = ctx.Logger()
 	setDefault(&s.Tenant, DefaultTenant)
+	setDefault(&s.Policy, DefaultPolicy)
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -90,6 +95,7 @@ func (s *Status) check() error {
 		{"operation", checkStatusOperation(s.Operation)},
 		{"key", unless(s.Key == "", checkStatusKey, s.Key)},
 		{"store_key", unless(s.StoreKey == "", checkStoreKey, s.StoreKey)},
+		{"policy", unless(s.Policy == "", checkPolicy, s.Policy)},
 	} {
 		if option.err != nil {
 			return fmt.Errorf("%s: %w", option.name, option.err)
@@ -172,54 +178,57 @@ func (s *Status) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.H
 		w.Header().Set("Allow", "GET, HEAD")
 		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("the status of a key is read by GET"))
 	}
-	// The same words for the same refusals as the route itself.
-	h := &Handler{Tenant: s.Tenant, Actor: s.Actor, Operation: s.Operation, Policy: DefaultPolicy, app: s.app, log: s.log}
-	x := &exchange{w: w, r: r}
-	err := s.serve(h, x)
+	id, err := s.identify(r)
+	if err == nil {
+		err = s.answer(w, r, id)
+	}
 	if refused := (*refusal)(nil); errors.As(err, &refused) {
-		return h.refuse(x, refused)
+		refused.log(s.log, id)
+		return refused.write(w, s.Policy)
 	}
 	return err
 }
 
-func (s *Status) serve(h *Handler, x *exchange) error {
-	repl := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	scope, err := h.scope(x.r)
+// identify finds scope and key as the route itself does.
+func (s *Status) identify(r *http.Request) (id store.Identity, err error) {
+	scope, err := resolveScope(r, s.Tenant, s.Actor, s.Operation)
 	if err != nil {
-		return refuseScope(err)
+		return id, refuseScope(err)
 	}
-	key := path.Base(x.r.URL.Path)
+	key := path.Base(r.URL.Path)
 	if s.Key != "" {
-		key = repl.ReplaceAll(s.Key, "")
+		key = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(s.Key, "")
 	}
 	if key == "" || key == "/" || key == "." || !printable(key) || len(key) > maxKeyLength {
-		return refuseKey(&KeyError{Reason: "is not in the request where this route looks for it"})
+		return id, refuseKey(&KeyError{Reason: "is not in the request where this route looks for it"})
 	}
-	x.id = store.Identity{Scope: scope, Key: s.app.storedKey(s.StoreKey, key)}
+	return store.Identity{Scope: scope, Key: s.app.storedKey(s.StoreKey, key)}, nil
+}
 
+func (s *Status) answer(w http.ResponseWriter, r *http.Request, id store.Identity) error {
 	b, done, err := s.app.use()
 	if err != nil {
 		return refuseStore(err)
 	}
 	defer done()
-	if err := s.app.proveSecret(x.r.Context(), b, s.StoreKey); err != nil {
+	if err := s.app.proveSecret(r.Context(), b, s.StoreKey); err != nil {
 		return refuseStore(err)
 	}
-	record, err := b.read(x.r.Context(), x.id)
+	record, err := b.read(r.Context(), id)
 	switch {
 	case errors.Is(err, store.ErrNoRecord):
-		return writeStatus(x.w, http.StatusNotFound, statusBody{State: stateNone})
+		return writeStatus(w, http.StatusNotFound, statusBody{State: stateNone})
 	case err != nil:
 		return refuseStore(err)
 	}
 	body := statusOf(record)
-	if s.Response && record.Response != nil && x.r.URL.Query().Get("response") == "true" {
+	if s.Response && record.Response != nil && r.URL.Query().Get("response") == "true" {
 		body.Response = &responseBody{Header: record.Response.Header, Body: base64.StdEncoding.EncodeToString(record.Response.Body)}
 	}
 	if record.State == store.Executing {
-		x.w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", "1")
 	}
-	return writeStatus(x.w, http.StatusOK, body)
+	return writeStatus(w, http.StatusOK, body)
 }
 
 func writeStatus(w http.ResponseWriter, status int, body statusBody) error {
@@ -233,17 +242,6 @@ func writeStatus(w http.ResponseWriter, status int, body statusBody) error {
 	w.WriteHeader(status)
 	_, _ = w.Write(encoded)
 	return nil
-}
-
-// accept answers 202 for a request that is being executed, and says where to ask
-// for it: what a route says by `on_in_flight accepted`.
-func (h *Handler) accept(x *exchange, record *store.Record) error {
-	x.outcome = outcomeInFlight
-	repl := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	location := strings.ReplaceAll(h.InFlightLocation, "{idempotency.key}", url.PathEscape(x.key))
-	x.w.Header().Set("Location", repl.ReplaceAll(location, ""))
-	x.w.Header().Set("Retry-After", "1")
-	return writeStatus(x.w, http.StatusAccepted, statusOf(record))
 }
 
 func parseStatus(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
@@ -263,6 +261,7 @@ func parseStatus(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		key       <template>
 //		store_key plain|digest
 //		response
+//		policy    <url>
 //	}
 func (s *Status) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive
@@ -288,4 +287,5 @@ var statusOptions = map[string]readOption[*Status]{
 	"key":       func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Key, checked(checkStatusKey)) },
 	"store_key": func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.StoreKey, checked(checkStoreKey)) },
 	"response":  func(s *Status, d *caddyfile.Dispenser) error { return flag(d, &s.Response) },
+	"policy":    func(s *Status, d *caddyfile.Dispenser) error { return one(d, &s.Policy, checked(checkPolicy)) },
 }
