@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 )
@@ -65,14 +66,14 @@ func (f fill) statement(template string) string {
 func (b *bench) fill(p *place, f fill) error {
 	b.say("loading %d records into %s", f.records, p.kind)
 	if p.kind == onSQLite {
-		return f.intoSQLite(p.path)
+		return f.intoSQLite(b.ctx, p.path)
 	}
 	return execute(b.ctx, p.dsn, "SET synchronous_commit = off", f.statement(postgresFill), postgresDue,
 		"VACUUM (ANALYZE) idempotency_records", "VACUUM (ANALYZE) idempotency_due", "CHECKPOINT")
 }
 
 // intoSQLite puts the trigger that counts aside: it would run for each row.
-func (f fill) intoSQLite(path string) error {
+func (f fill) intoSQLite(ctx context.Context, path string) error {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (f fill) intoSQLite(path string) error {
 		`UPDATE idempotency_counts SET records = (SELECT count(*) FROM idempotency_records r WHERE r.state = idempotency_counts.state)`,
 		`ANALYZE`, `PRAGMA wal_checkpoint(TRUNCATE)`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
