@@ -1,7 +1,7 @@
 # Every target says what it does behind ##, which is what `make help` lists.
 .POSIX:
 .SUFFIXES:
-.PHONY: help run demo test build xcaddy lint fmt ci clean
+.PHONY: help run demo test bench build xcaddy lint fmt ci clean
 
 GO = go
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -18,6 +18,9 @@ demo: ## tell the gateway's story by itself, and check it
 
 test: ## run every test; those of PostgreSQL use the one that is installed
 	$(GO) test -race -count=1 -timeout 15m ./...
+
+bench: ## measure what the gateway costs, and write docs/benchmarks.md (25 minutes)
+	$(GO) run ./bench
 
 build: ## build ./caddy by plain go build
 	$(GO) build -o caddy ./cmd/caddy
