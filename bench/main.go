@@ -74,8 +74,8 @@ func main() {
 		names = append(names, fmt.Sprintf("  %-10s %s", p.name, p.says))
 	}
 	only := flag.String("only", "", "parts to run, with commas between them:\n"+strings.Join(names, "\n"))
-	rounds := flag.Int("rounds", 7, "rounds of what has a goal; the rest has half as many")
-	slice := flag.Duration("slice", 1500*time.Millisecond, "how long one side's turn is")
+	rounds := flag.Int("rounds", 5, "rounds of what has a goal; the rest has half as many")
+	slice := flag.Duration("slice", time.Second, "how long one side's turn is")
 	quick := flag.Bool("quick", false, "short slices, few rounds, few records: the figures mean nothing")
 	out := flag.String("out", "", "directory of benchmarks.md; docs after a complete run, .run/bench after any other")
 	flag.Parse()

@@ -13,9 +13,11 @@ func (b *bench) manyRecords() error {
 	const clients = 64
 	s := section{Title: "Many records", Header: []string{"store", "work", "records there", "req/s with a thousand", "req/s with these", "ratio", "p99 ratio"},
 		Prose: fmt.Sprintf("The gateway against itself: one with a thousand records, one with many, %d clients.", clients)}
+	views := section{Title: "Operators", Header: []string{"store", "records there", "command", "ms", "most of 50"},
+		Prose: "What on-call asks first, a first page of 50, a hundred records unknown. Time in the store."}
 	var grown []growth
 	for _, kind := range kinds {
-		small, fewThere, err := b.filled(kind, 1000)
+		small, fewThere, err := b.filled(kind, 1000, func(*place) error { return nil })
 		if err != nil {
 			return err
 		}
@@ -28,7 +30,14 @@ func (b *bench) manyRecords() error {
 			grown = append(grown, g)
 		}
 		for _, records := range []int{b.some(1_000_000), b.some(10_000_000)} {
-			large, manyThere, err := b.filled(kind, records)
+			large, manyThere, err := b.filled(kind, records, func(p *place) error {
+				if records != b.some(10_000_000) {
+					return nil
+				}
+				rows, err := b.viewsOf(p, records)
+				views.Rows = append(views.Rows, rows...)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -70,6 +79,7 @@ func (b *bench) manyRecords() error {
 		small.caddy.stop()
 	}
 	b.report.add(s)
+	b.report.add(views)
 	b.report.add(onPaper(grown))
 	return nil
 }
@@ -81,12 +91,16 @@ type served struct {
 }
 
 // filled starts a gateway on a place with so many records and some completed keys.
-func (b *bench) filled(kind string, records int) (served, []key, error) {
+// Look is called before it starts.
+func (b *bench) filled(kind string, records int, look func(*place) error) (served, []key, error) {
 	p, err := b.newPlace(kind)
 	if err != nil {
 		return served{}, nil, err
 	}
 	if err := b.fill(p, fill{records: records}); err != nil {
+		return served{}, nil, err
+	}
+	if err := look(p); err != nil {
 		return served{}, nil, err
 	}
 	gateway, err := b.gateway(p, "")
