@@ -62,11 +62,10 @@ func disputes(one, other string) (all []disputed) {
 // answers of some requests, each when it is there.
 type answers []func() answer
 
-func (a answers) wait() answers {
+func (a answers) wait() {
 	for _, answer := range a {
 		answer()
 	}
-	return a
 }
 
 func (g *gateway) postAll(d disputed, changes ...with) (all answers) {
@@ -120,11 +119,10 @@ func (g *gateway) holdProbes() {
 // rulings are an operator's decisions, each when it is made.
 type rulings []func() ruling
 
-func (r rulings) wait() rulings {
+func (r rulings) wait() {
 	for _, ruling := range r {
 		ruling()
 	}
-	return r
 }
 
 // rule makes an operator decide about all, by what the service did.
