@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -106,6 +107,13 @@ func (r ruling) ok() ruling {
 // JSON.
 func (g *gateway) consult(method, path string, body any, changes ...with) ruling {
 	g.t.Helper()
+	return g.consultLater(method, path, body, changes...)()
+}
+
+// consultLater does so in the background. The function returned waits for the answer,
+// and checks it: it is for the test's own goroutine.
+func (g *gateway) consultLater(method, path string, body any, changes ...with) func() ruling {
+	g.t.Helper()
 	var content io.Reader
 	if body != nil {
 		text, isText := body.(string)
@@ -124,15 +132,23 @@ func (g *gateway) consult(method, path string, body any, changes ...with) ruling
 	for _, change := range changes {
 		change(r)
 	}
-	response, err := g.client.Do(r)
-	require.NoError(g.t, err)
-	defer response.Body.Close()
-	a := ruling{t: g.t, status: response.StatusCode, header: response.Header}
-	a.raw, err = io.ReadAll(response.Body)
-	require.NoError(g.t, err)
-	g.story.tell("operator: %s %s %v: %d %s", method, path, body, a.status, short(a.raw))
-	a.read()
-	return a
+	a := ruling{t: g.t}
+	answered := make(chan error, 1)
+	go func() {
+		response, err := g.client.Do(r)
+		if err == nil {
+			defer response.Body.Close()
+			a.status, a.header = response.StatusCode, response.Header
+			a.raw, err = io.ReadAll(response.Body)
+		}
+		g.story.tell("operator: %s %s %v: %d %s %v", method, path, body, a.status, short(a.raw), err)
+		answered <- err
+	}()
+	return sync.OnceValue(func() ruling {
+		require.NoError(g.t, <-answered)
+		a.read()
+		return a
+	})
 }
 
 // read takes apart what is JSON. The records of stats are counts, not a list.

@@ -1,7 +1,6 @@
 package caddymodule_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -124,39 +123,6 @@ func TestFirstOperatorWinsAndTheSecondIsTold(t *testing.T) {
 	})
 }
 
-func TestOperatorsWhoDecideAtTheSameMomentAreOneAndToldOthers(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, s *testStore) {
-		g := newGateway(t, s)
-		const rounds, operators = 10, 4
-
-		for n := range rounds {
-			key := fmt.Sprint("K", n)
-			s.hasUnknown(t, key, 60)
-			rulings := make(chan ruling, operators)
-			for i := range operators {
-				go func() {
-					if i%2 == 0 {
-						rulings <- g.release(key, because("not there", nil))
-					} else {
-						rulings <- g.resolve(key, because("there", fields{"as": "completed", "status": 201}))
-					}
-				}()
-			}
-			done := 0
-			for range operators {
-				switch r := <-rulings; r.status {
-				case 200:
-					done++
-				default:
-					require.Contains(t, []string{"409 not-unknown", "404 no-such-record"}, r.told(), "%s", r.raw)
-				}
-			}
-			require.Equal(t, 1, done)
-			require.Len(t, g.show(key, nil).Audit, 1)
-		}
-	})
-}
-
 func TestLateAnswerAfterTheOperatorChangesNothing(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		g := newGateway(t, s)
@@ -197,39 +163,6 @@ func TestOperatorAfterTheLateAnswerIsTold(t *testing.T) {
 		require.Empty(t, late.Audit)
 		g.post("K1", order(100)).replays(first())
 		g.settled(1)
-	})
-}
-
-// The late answer and the operator decide at the same moment, in whatever order.
-func TestLateAnswerAndOperatorAgree(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, s *testStore) {
-		g := newGateway(t, s)
-		const rounds = 10
-
-		for n := range rounds {
-			key := fmt.Sprint("K", n)
-			first := g.later(key, order(n), fault("hold-after"))
-			g.upstream.awaitHeld(1)
-			s.leasesAreOver(t)
-			s.awaitState(t, key, "unknown")
-			orders := g.upstream.Orders()
-			location := "/orders/" + orders[len(orders)-1].ID
-
-			released := make(chan struct{})
-			go func() {
-				defer close(released)
-				g.upstream.Release(0)
-			}()
-			r := g.resolve(key, because("there", fields{"as": "completed", "status": 201, "location": location}))
-			<-released
-			require.Contains(t, []string{"200 ", "409 not-unknown"}, r.told())
-
-			first().first(201)
-			again := g.post(key, order(n))
-			require.Equal(t, 201, again.status)
-			require.Equal(t, location, again.header.Get("Location"))
-		}
-		g.settled(rounds)
 	})
 }
 

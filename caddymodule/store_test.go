@@ -163,12 +163,6 @@ func (s *testStore) awaitState(t *testing.T, key, state string) {
 	until(t, fmt.Sprintf("the record of %s is %q", key, state), func() bool { return s.state(t, key) == state })
 }
 
-// awaitUnless waits until a key's record is in any other state.
-func (s *testStore) awaitUnless(t *testing.T, key, state string) {
-	t.Helper()
-	until(t, fmt.Sprintf("the record of %s is not %q", key, state), func() bool { return s.state(t, key) != state })
-}
-
 func (s *testStore) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
 	_, err := s.db.ExecContext(t.Context(), sql, args...)

@@ -2,7 +2,6 @@ package caddymodule_test
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -140,29 +139,6 @@ func TestClientsThatComeBackDoNotFloodTheUpstreamWithProbes(t *testing.T) {
 		require.GreaterOrEqual(t, raw.probes(), 1)
 		require.LessOrEqual(t, raw.probes(), 1+pauses)
 		require.Less(t, pauses, retries-1, "or the story shows nothing")
-	})
-}
-
-// The late answer and the verifier decide at the same moment, in whatever order.
-func TestLateAnswerAndVerifierAgree(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, s *testStore) {
-		g := newGateway(t, s, "wait 5s", verify("after 1ms"))
-		const rounds = 20
-
-		for n := range rounds {
-			key := fmt.Sprint("K", n)
-			first := g.later(key, order(n), fault("hold-after"))
-			g.upstream.awaitHeld(1)
-			s.leasesAreOver(t)
-			s.awaitUnless(t, key, "executing")
-			var both sync.WaitGroup
-			both.Go(func() { g.upstream.Release(0) })
-			both.Go(func() { g.post(key, order(n)) })
-			both.Wait()
-			require.Equal(t, 201, first().status)
-			require.Equal(t, 201, g.post(key, order(n)).status)
-		}
-		g.settled(rounds)
 	})
 }
 

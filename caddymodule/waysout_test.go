@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,37 +76,6 @@ func TestBusinessKeyClashReplaysToItsOwnActorForTheSameRequest(t *testing.T) {
 		require.Equal(t, problem(409, "business-key-taken"), stolen.problem(), "another actor")
 		require.NotContains(t, string(stolen.body), "ord-1")
 		g.settled(1)
-	})
-}
-
-func TestThreeRequestsForOneBusinessKeyAtOnce(t *testing.T) {
-	onEveryStore(t, func(t *testing.T, s *testStore) {
-		g := newGateway(t, s, "natural_key requisition_no", "wait 10s")
-		const rounds = 40
-
-		for n := range rounds {
-			body := requisition(fmt.Sprint("R-", n), 100)
-			key, other := fmt.Sprint("K", n), fmt.Sprint("L", n)
-			answers := make([]answer, 3)
-			var all sync.WaitGroup
-			all.Go(func() { answers[0] = g.post(key, body) })
-			all.Go(func() { answers[1] = g.post(key, requisition(fmt.Sprint("R-", n), 200)) })
-			all.Go(func() { answers[2] = g.post(other, body) })
-			all.Wait()
-
-			executed := 0
-			for _, a := range answers {
-				switch {
-				case a.status == 201 && a.header.Get("Idempotency-Replayed") == "":
-					executed++
-				case a.status == 422, a.status == 409:
-				default:
-					require.Failf(t, "neither executed nor refused", "%d %s", a.status, a.body)
-				}
-			}
-			require.Equal(t, 1, executed, "round %d", n)
-		}
-		g.settled(rounds)
 	})
 }
 
