@@ -29,8 +29,8 @@ const (
 	// each of its members is left to wait by itself.
 	sharedLockTimeout = 50 * time.Millisecond
 
-	// maxShared is the size of a response body above which a completion does not
-	// share: the others would wait until it is through.
+	// maxShared is the size of a response body above which neither its completion
+	// nor its replay shares: the others would wait until it is through.
 	maxShared = 64 << 10
 )
 
@@ -88,7 +88,11 @@ func (b *batches) join(ctx context.Context, m *member) error {
 	case <-ctx.Done():
 	}
 	if b.withdraw(m) {
-		return &store.EngineError{Op: m.op, Failure: store.Unavailable, Err: ctx.Err()}
+		failure := store.Unavailable
+		if ctx.Err() == context.DeadlineExceeded {
+			failure = store.Busy // trying again would only make the queue longer
+		}
+		return &store.EngineError{Op: m.op, Failure: failure, Err: ctx.Err()}
 	}
 	<-m.done
 	return m.err

@@ -313,6 +313,19 @@ func TestClaimThatHasWaitedForTooLongIsRefusedAndItsKeyStaysOpen(t *testing.T) {
 	require.Zero(t, s.records())
 }
 
+func TestResponseTooLargeToShareIsReplayedAllTheSame(t *testing.T) {
+	s := newScene(t)
+	large := answer(ample)
+	large.Response.Body = make([]byte, 100<<10)
+	s.has(ample, large)
+
+	won, held, err := s.engine.Claim(t.Context(), draft(otherToken))
+
+	require.NoError(t, err)
+	require.False(t, won)
+	require.Equal(t, large.Response, held.Response)
+}
+
 // The hint that a record is settled may be wrong: it was purged, or belongs to
 // another key of the same hash. The claim competes all the same.
 func TestHintThatIsWrongCostsNoClaim(t *testing.T) {

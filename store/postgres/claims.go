@@ -23,7 +23,7 @@ CROSS JOIN LATERAL (
 	SELECT ` + recordColumns + `, response_header, response_body
 	FROM idempotency_records
 	WHERE tenant = wanted.tenant AND actor = wanted.actor AND operation = wanted.operation AND key = wanted.key
-		AND ` + settled + `
+		AND ` + settled + ` AND coalesce(octet_length(response_body), 0) <= $5
 	LIMIT 1
 ) r`
 
@@ -117,7 +117,7 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 // queueReads leaves those alone that are not settled.
 func queueReads(batch *pgx.Batch, lost []*member) {
 	tenants, actors, operations, keys := identities(lost)
-	batch.Queue(readAllSettled, tenants, actors, operations, keys).Query(func(rows pgx.Rows) error {
+	batch.Queue(readAllSettled, tenants, actors, operations, keys, maxShared).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		for rows.Next() {
 			var position int

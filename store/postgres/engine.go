@@ -49,6 +49,9 @@ func (e *Engine) Close() error {
 // A claim that another constraint or a quota decides too does not share a
 // transaction: it waits for others in an order that is not that of the keys.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	defer cancel()
+
 	var exceeded *store.QuotaExceededError
 	err = errApart
 	if draft.NaturalKey == "" && len(draft.Quotas) == 0 {

@@ -48,7 +48,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"list unknown, next page": {`'unknown', 0, '', '', 50, now(), ` + of, "idempotency_records_unknown"},
 		"list others":             {`'completed', 0, '', '', 50`, "idempotency_records_pkey"},
 		"list others, next page":  {`'completed', 0, '', '', 50, ` + of, "Index Cond: (ROW(tenant, actor, operation, key)"},
-		"read settled":            {`'{acme}', '{actor 1}', '{create-order}', '{K1}'`, "idempotency_records_pkey"},
+		"read settled":            {`'{acme}', '{actor 1}', '{create-order}', '{K1}', 65536`, "idempotency_records_pkey"},
 		"complete":                {of + `, ` + token + `, 201, NULL, NULL, NULL, 0, 0`, "idempotency_records_pkey"},
 		"take unknown":            {`'{create-order,pay}', 1000000, 8`, "idempotency_records_verify"},
 		"count unknown":           {``, "idempotency_records_unknown"},

@@ -99,6 +99,9 @@ func (e *Engine) Release(ctx context.Context, id store.Identity, token store.Tok
 
 // settle makes a transition in a batch, or alone if it cannot be there.
 func (e *Engine) settle(ctx context.Context, m *member) error {
+	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
+	defer cancel()
+
 	switch err := e.writes.join(ctx, m); {
 	case err == errApart:
 		return e.alone(ctx, m)
