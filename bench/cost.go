@@ -28,6 +28,7 @@ func (b *bench) cost() error {
 		return err
 	}
 	defer func() { _ = watcher.Close(b.ctx) }()
+	var primary section
 	there, err := b.complete(gateway, smallBody)
 	if err != nil {
 		return err
@@ -64,13 +65,29 @@ func (b *bench) cost() error {
 		s.Rows = append(s.Rows, []string{w.name, spreadOf(cpu).format("%.0f"), spreadOf(wal).format("%.0f"), spreadOf(ids).format("%.4f"),
 			spreadOf(objects).format("%.0f"), spreadOf(bytes).format("%.0f"), spreadOf(bareObjects).format("%.0f"), spreadOf(bareBytes).format("%.0f")})
 		if w.name == "first write" {
+			primary = onePrimary(spreadOf(cpu).Median, spreadOf(wal).Median, spreadOf(ids).Median)
 			b.report.judge(goal{Work: "server CPU of a first write", Store: onPostgres, Limit: 60, Got: spreadOf(cpu), Format: "%.0f", Unit: " µs"})
 		} else {
 			b.report.judge(goal{Work: "transaction ids of a replay far from expiry", Store: onPostgres, Limit: 0, Got: spreadOf(ids), Format: "%.4f"})
 		}
 	}
 	b.report.add(s)
+	b.report.add(primary)
 	return nil
+}
+
+// onePrimary goes on from what a first write took to what a server could take.
+func onePrimary(cpu, wal, ids float64) section {
+	const day, freezeAge = 24 * 60 * 60, 200e6
+	s := section{Title: "What one primary takes, on paper", Header: []string{"cores for PostgreSQL", "first writes a second", "WAL, MB a second", "days until a freeze is due"},
+		Prose: "**Extrapolated, not measured**: the processor's time of a first write, above, on so many cores of this machine that do nothing else, as if they did " +
+			"not wait for each other; its WAL at that rate; and how long it takes to use the 200 million transaction ids after which PostgreSQL freezes rows " +
+			"(`autovacuum_freeze_max_age`), which reads each page once that has changed since the last time. Calls that share a transaction share its id."}
+	for _, cores := range []float64{1, 4, 16} {
+		rate := cores * 1e6 / cpu
+		s.Rows = append(s.Rows, []string{fmt.Sprint(cores), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.0f", rate*wal/1e6), fmt.Sprintf("%.1f", freezeAge/(rate*ids*day))})
+	}
+	return s
 }
 
 // allocations runs one turn and divides what Caddy allocated by its requests.
