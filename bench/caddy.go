@@ -40,6 +40,7 @@ http://%s {
 const protected = `idempotency {
 		actor shared
 		operation create-order
+		%s
 	}`
 
 // caddy is one running process.
@@ -65,7 +66,15 @@ func (b *bench) bare() (*caddy, error) { return b.startCaddy("", "") }
 // gateway starts Caddy with the gateway, on this place. Options are those of the
 // global block.
 func (b *bench) gateway(p *place, options string) (*caddy, error) {
-	return b.startCaddy("idempotency {\n"+p.store()+"\n"+options+"\n}", protected)
+	return b.startCaddy("idempotency {\n"+p.store()+"\n"+options+"\n}", fmt.Sprintf(protected, ""))
+}
+
+// bounded starts the gateway with quotas that are never exceeded.
+func (b *bench) bounded(p *place) (*caddy, error) {
+	return b.startCaddy("idempotency {\n"+p.store()+"\n}", fmt.Sprintf(protected, `quota actor {
+			max_executing 10000
+			max_new_keys  100000000/1h
+		}`))
 }
 
 func (b *bench) startCaddy(global, site string) (*caddy, error) {

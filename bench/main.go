@@ -39,6 +39,7 @@ var parts = []part{
 	{"single", "time added for one client", (*bench).single},
 	{"slow", "first writes with an upstream of 300 ms, HOT updates", (*bench).slow},
 	{"bodies", "bodies of 0.2 to 500 KB", (*bench).bodies},
+	{"quotas", "first writes with quotas against first writes without", (*bench).quotas},
 	{"cost", "PostgreSQL's CPU, WAL, transaction ids; allocations", (*bench).cost},
 	{"memory", "memory of 1,000 requests in flight", (*bench).memory},
 	{"expiry", "one million records that expire meanwhile", (*bench).expiry},

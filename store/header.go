@@ -17,6 +17,18 @@ import (
 // header line in every replay.
 var forbiddenInValue = strings.NewReplacer("\r", " ", "\n", " ", "\x00", " ")
 
+// Encode returns the response as engines keep it: nil for one that is not kept, and
+// never for one that is.
+func (r *Response) Encode() (header, body []byte) {
+	if r == nil {
+		return nil, nil
+	}
+	if r.Body == nil {
+		return EncodeHeader(r.Header), []byte{}
+	}
+	return EncodeHeader(r.Header), r.Body
+}
+
 // EncodeHeader returns the lines of a header as engines keep them: "Name:
 // value\r\n", names in byte order and in their own spelling, the lines of one
 // name in their own order. Equal headers have equal bytes.

@@ -58,7 +58,7 @@ func (e *Engine) Resolve(ctx context.Context, id store.Identity, token, newToken
 		[16]byte(newToken), r.By, r.Reason,
 	}
 	if c := r.Completion; c != nil {
-		header, body := encodeResponse(c.Response)
+		header, body := c.Response.Encode()
 		op, sql = "resolving record", resolveCompleted
 		args = append(args, c.Status, orNull(c.Resource), header, body,
 			c.ReplayFor.Microseconds(), c.KeepFor.Microseconds())

@@ -42,7 +42,7 @@ SELECT 'window', replay_until, tenant, actor, operation, key, claim_token FROM c
 
 // Complete implements store.Engine.
 func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
-	header, body := encodeResponse(c.Response)
+	header, body := c.Response.Encode()
 	args := []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, [16]byte(token),
 		c.Status, orNull(c.Resource), header, body,
@@ -60,18 +60,6 @@ func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.To
 		e.settled.add(id)
 	}
 	return err
-}
-
-// encodeResponse returns NULLs for a response that is not kept, and never for one
-// that is.
-func encodeResponse(r *store.Response) (header, body []byte) {
-	if r == nil {
-		return nil, nil
-	}
-	if r.Body == nil {
-		return store.EncodeHeader(r.Header), []byte{}
-	}
-	return store.EncodeHeader(r.Header), r.Body
 }
 
 const markUnknown = `

@@ -136,7 +136,7 @@ WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 
 // Complete implements store.Engine.
 func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
-	header, body := encodeResponse(c.Response)
+	header, body := c.Response.Encode()
 	return e.transition(ctx, "completing record", step{complete, []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
 		c.Status, orNull(c.Resource), header, body,
@@ -181,18 +181,6 @@ func (e *Engine) transition(ctx context.Context, op string, steps ...step) error
 		return store.ErrNotHeld
 	}
 	return err
-}
-
-// encodeResponse returns NULLs for a response that is not kept, and never for one
-// that is.
-func encodeResponse(r *store.Response) (header, body []byte) {
-	if r == nil {
-		return nil, nil
-	}
-	if r.Body == nil {
-		return store.EncodeHeader(r.Header), []byte{}
-	}
-	return store.EncodeHeader(r.Header), r.Body
 }
 
 // milliseconds rounds up: a duration that somebody asked for is never cut short.

@@ -46,7 +46,7 @@ func (e *Engine) Resolve(ctx context.Context, id store.Identity, token, newToken
 	resolve := step{resolveReleased, of(token[:])}
 	record := step{addAudit, of(newToken[:], r.By, r.Reason, "", nil)}
 	if c := r.Completion; c != nil {
-		header, body := encodeResponse(c.Response)
+		header, body := c.Response.Encode()
 		op = "resolving record"
 		resolve = step{resolveCompleted, of(token[:], newToken[:],
 			c.Status, orNull(c.Resource), header, body,
