@@ -181,6 +181,12 @@ func (b *bench) slow() error {
 			return err
 		}
 		defer stop()
+		var before updates
+		if kind == onPostgres {
+			if before, err = b.updatesOf(p); err != nil {
+				return err
+			}
+		}
 		c, err := b.against(bare, gateway, firstWrite(clients, delay, smallBody), b.few())
 		if err != nil {
 			return err
@@ -188,9 +194,11 @@ func (b *bench) slow() error {
 		s.Rows = append(s.Rows, c.row(kind, "first writes", clients))
 		stop() // sessions that end report what they did
 		if kind == onPostgres {
-			if err := b.judgeHOT(p); err != nil {
+			after, err := b.updatesOf(p)
+			if err != nil {
 				return err
 			}
+			b.judgeHOT(before, after)
 		}
 	}
 	b.report.add(s)
