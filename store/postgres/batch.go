@@ -78,6 +78,9 @@ var (
 // that is taken along is waited for even if its caller has gone: whoever settles
 // next must know.
 func (b *batches) join(ctx context.Context, m *member) error {
+	if ctx.Err() != nil {
+		return notSent(ctx, m) // a lane might be faster than the withdrawal
+	}
 	m.joined, m.done = time.Now(), make(chan struct{})
 	if !b.add(m) {
 		return &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
@@ -88,14 +91,19 @@ func (b *batches) join(ctx context.Context, m *member) error {
 	case <-ctx.Done():
 	}
 	if b.withdraw(m) {
-		failure := store.Unavailable
-		if ctx.Err() == context.DeadlineExceeded {
-			failure = store.Busy // trying again would only make the queue longer
-		}
-		return &store.EngineError{Op: m.op, Failure: failure, Err: ctx.Err()}
+		return notSent(ctx, m)
 	}
 	<-m.done
 	return m.err
+}
+
+// notSent is the error of a call that had no effect.
+func notSent(ctx context.Context, m *member) error {
+	failure := store.Unavailable
+	if ctx.Err() == context.DeadlineExceeded {
+		failure = store.Busy // trying again would only make the queue longer
+	}
+	return &store.EngineError{Op: m.op, Failure: failure, Err: ctx.Err()}
 }
 
 // add queues the member, unless there is no room for a claim. A settlement always
