@@ -40,7 +40,7 @@ func (b *bench) disk() error {
 				}
 			}
 		}
-		if err := execute(b.ctx, p.dsn, "VACUUM idempotency_records", "VACUUM idempotency_due"); err != nil {
+		if err := execute(b.ctx, p.dsn, "VACUUM idempotency_records", "VACUUM idempotency_responses", "VACUUM idempotency_due"); err != nil {
 			return err
 		}
 	}

@@ -27,15 +27,19 @@ type fill struct {
 const postgresFill = `
 INSERT INTO idempotency_records (tenant, actor, operation, key, state, claim_token,
 	fingerprint_algorithm, fingerprint_version, fingerprint, claimed_at, lease_until,
-	settled_at, unknown_since, verify_at, replay_until, status, resource, response_header, response_body)
+	settled_at, unknown_since, verify_at, replay_until, status, resource)
 SELECT 'default', 'shared', 'create-order',
 	lpad(to_hex(n * %[2]d), 15, '0') || 'filled-in-before-',
 	CASE WHEN doubt THEN 'unknown' WHEN live THEN 'completed' ELSE 'expired' END, gen_random_uuid(),
 	1, 'v1', sha256(n::text::bytea), now() - interval '1 hour', now() - interval '59 minutes',
 	now() - interval '1 hour', CASE WHEN doubt THEN now() - interval '1 hour' END, CASE WHEN doubt THEN now() - interval '1 hour' END,
-	CASE WHEN NOT doubt THEN now() + make_interval(secs => CASE WHEN live THEN %[3]d ELSE -60 END) END, 201, '/orders/4711',
-	CASE WHEN live THEN decode(repeat('41', 90), 'hex') END, CASE WHEN live THEN decode(repeat('42', 200), 'hex') END
+	CASE WHEN NOT doubt THEN now() + make_interval(secs => CASE WHEN live THEN %[3]d ELSE -60 END) END, 201, '/orders/4711'
 FROM (SELECT n, %[4]s AS live, %[5]s AS doubt FROM generate_series(1, %[1]d) n) AS numbers`
+
+const postgresResponses = `
+INSERT INTO idempotency_responses (claim_token, tenant, header, body)
+SELECT claim_token, tenant, decode(repeat('41', 90), 'hex'), decode(repeat('42', 200), 'hex')
+FROM idempotency_records WHERE state = 'completed' ORDER BY claim_token`
 
 const postgresDue = `
 INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
@@ -71,8 +75,8 @@ func (b *bench) fill(p *place, f fill) error {
 	if p.kind == onSQLite {
 		return f.intoSQLite(b.ctx, p.path)
 	}
-	return execute(b.ctx, p.dsn, "SET synchronous_commit = off", f.statement(postgresFill), postgresDue,
-		"VACUUM (ANALYZE) idempotency_records", "VACUUM (ANALYZE) idempotency_due", "CHECKPOINT")
+	return execute(b.ctx, p.dsn, "SET synchronous_commit = off", f.statement(postgresFill), postgresResponses, postgresDue,
+		"VACUUM (ANALYZE) idempotency_records", "VACUUM (ANALYZE) idempotency_responses", "VACUUM (ANALYZE) idempotency_due", "CHECKPOINT")
 }
 
 // intoSQLite puts the trigger that counts aside: it would run for each row.

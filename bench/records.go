@@ -195,7 +195,7 @@ func depth(records, perPage float64) int {
 // remove gives the disk space back.
 func (p *place) remove(b *bench) error {
 	if p.kind == onPostgres {
-		return execute(b.ctx, p.dsn, "TRUNCATE idempotency_records, idempotency_due")
+		return execute(b.ctx, p.dsn, "TRUNCATE idempotency_records, idempotency_responses, idempotency_due")
 	}
 	return os.Truncate(p.path, 0)
 }

@@ -105,13 +105,18 @@ func (r record) String() string {
 		r.Tenant, r.Actor, r.Operation, r.Key, r.State, r.Status, r.Resource, r.Reason, r.Header, short(r.Body))
 }
 
+// allRecords has a response_header and a response_body from somewhere.
 const allRecords = `
 SELECT tenant, actor, operation, key, state, coalesce(status, 0), coalesce(resource, ''), coalesce(reason, ''),
 	response_header, response_body
-FROM idempotency_records ORDER BY claimed_at, key`
+FROM %s ORDER BY claimed_at, key`
 
 func (s *testStore) load() (records []record, err error) {
-	rows, err := s.db.QueryContext(context.Background(), allRecords)
+	from := "idempotency_records"
+	if s.postgres != nil {
+		from += ` LEFT JOIN (SELECT claim_token, header AS response_header, body AS response_body FROM idempotency_responses) p USING (claim_token)`
+	}
+	rows, err := s.db.QueryContext(context.Background(), fmt.Sprintf(allRecords, from))
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +175,19 @@ func (s *testStore) exec(t *testing.T, sql string, args ...any) {
 }
 
 // leasesAreOver makes it so: every claimant has had its time.
+// responseIsMoved gives one record the response of another.
+func (s *testStore) responseIsMoved(t *testing.T, from, to string) {
+	t.Helper()
+	if s.postgres != nil {
+		s.exec(t, `UPDATE idempotency_responses t SET header = f.header, body = f.body FROM idempotency_responses f
+			WHERE f.claim_token = (SELECT claim_token FROM idempotency_records WHERE key = $1)
+				AND t.claim_token = (SELECT claim_token FROM idempotency_records WHERE key = $2)`, from, to)
+		return
+	}
+	s.exec(t, `UPDATE idempotency_records SET (response_header, response_body) =
+		(SELECT response_header, response_body FROM idempotency_records WHERE key = $1) WHERE key = $2`, from, to)
+}
+
 func (s *testStore) leasesAreOver(t *testing.T) { s.itIsPast(t, "executing", "lease_until") }
 
 // windowsAreOver makes it so: no stored response is to be replayed any more.

@@ -50,19 +50,20 @@ type batches struct {
 	settlements []*member
 }
 
-// member is one call: a claim if it has a draft, else a guarded statement.
+// member is one call: a claim, a completion, or another guarded statement.
 type member struct {
-	op    string
-	draft *store.Draft
-	sql   string
-	args  []any
+	op         string
+	draft      *store.Draft
+	completion *completion
+	sql        string
+	args       []any
 
 	joined time.Time
 
 	done  chan struct{} // closed when the fields below are final
 	won   bool
 	held  *store.Record
-	moved int64
+	moved bool
 	err   error
 }
 

@@ -20,10 +20,9 @@ SELECT wanted.position, r.*
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
 	AS wanted (tenant, actor, operation, key, position)
 CROSS JOIN LATERAL (
-	SELECT ` + recordColumns + `, response_header, response_body
-	FROM idempotency_records
+	` + selectRecord + `
 	WHERE tenant = wanted.tenant AND actor = wanted.actor AND operation = wanted.operation AND key = wanted.key
-		AND ` + settled + ` AND coalesce(octet_length(response_body), 0) <= $5
+		AND ` + settled + ` AND coalesce(octet_length(body), 0) <= $5
 	LIMIT 1
 ) r`
 
@@ -60,9 +59,7 @@ func (e *Engine) write(claims, settlements []*member) error {
 		if len(claims) > 0 {
 			queueClaims(batch, claims)
 		}
-		for _, m := range settlements {
-			m.queue(batch)
-		}
+		queueSettlements(batch, settlements)
 	})
 }
 
@@ -97,21 +94,28 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 		naturals[i] = orNull(d.NaturalKey)
 	}
 	batch.Queue(insertClaims, tenants, actors, operations, keys, tokens, algorithms, versions, sums, members, leases, naturals).
-		Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			won := make(map[store.Token]bool, n)
-			for rows.Next() {
-				var token store.Token
-				if err := rows.Scan((*[16]byte)(&token)); err != nil {
-					return err
-				}
-				won[token] = true
-			}
+		Query(returnedTokens(func(won map[store.Token]bool) {
 			for _, m := range claims {
 				m.won = won[m.draft.Token]
 			}
-			return rows.Err()
-		})
+		}))
+}
+
+// returnedTokens gives the tokens that a statement returns.
+func returnedTokens(use func(map[store.Token]bool)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		defer rows.Close()
+		tokens := map[store.Token]bool{}
+		for rows.Next() {
+			var token store.Token
+			if err := rows.Scan((*[16]byte)(&token)); err != nil {
+				return err
+			}
+			tokens[token] = true
+		}
+		use(tokens)
+		return rows.Err()
+	}
 }
 
 // queueReads leaves those alone that are not settled.

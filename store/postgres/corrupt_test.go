@@ -14,20 +14,18 @@ import (
 func TestRecordThatCannotBeReadKeepsItsKeyClosed(t *testing.T) {
 	db := pgtest.New(t)
 	for name, damage := range map[string]string{
-		"a state of a later version": `state = 'suspended'`,
-		"a fingerprint cut short":    `fingerprint = substr(fingerprint, 2)`,
-		"a header that is no header": `response_header = 'Location /orders/1'`,
-		"a body without its header":  `response_header = NULL`,
-		"a header without its body":  `response_body = NULL`,
-		"no replay window":           `replay_until = NULL`,
-		"no status":                  `status = NULL`,
-		"a status that is none":      `status = 0`,
+		"a state of a later version": `records SET state = 'suspended'`,
+		"a fingerprint cut short":    `records SET fingerprint = substr(fingerprint, 2)`,
+		"a header that is no header": `responses SET header = 'Location /orders/1'`,
+		"no replay window":           `records SET replay_until = NULL`,
+		"no status":                  `records SET status = NULL`,
+		"a status that is none":      `records SET status = 0`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			db.Empty(t)
 			s := newSceneWith(t, db, patient(db))
 			s.has(ample, answer(ample))
-			s.rivalRuns(`UPDATE idempotency_records SET ` + damage)()
+			s.rivalRuns(`UPDATE idempotency_` + damage)()
 
 			var corrupt *store.CorruptError
 			_, err := s.store.Read(t.Context(), identity)

@@ -16,6 +16,9 @@ func (e *Engine) Session(ctx context.Context) (*pgxpool.Conn, error) { return e.
 // EstimateAlways takes every table for a large one.
 func (e *Engine) EstimateAlways() { e.exactBelow = 0 }
 
+// ByIndex are the settings of a shared transaction. $1 and $2 are its timeouts.
+const ByIndex = string(durable + byIndex)
+
 // Statements gives tests the SQL whose plans they look at.
 var Statements = map[string]string{
 	"list unknown":              listUnknown + unknownPage,
@@ -34,7 +37,9 @@ var Statements = map[string]string{
 	"estimate settled":          estimateSettled,
 	"count settled":             countSettled,
 	"read settled":              readAllSettled,
+	"read response":             readAllSettled,
 	"complete":                  complete,
+	"complete late":             completeLate,
 	"take unknown":              takeUnknown,
 	"take for probe":            takeForProbe,
 	"put off":                   putOff,

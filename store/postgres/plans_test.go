@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
@@ -24,6 +25,9 @@ const (
 			CASE WHEN NOT unknown THEN now() + interval '1 hour' END, 'R-' || n, 201
 		FROM (SELECT n, n % 1000 = 0 AS unknown FROM generate_series(1, 20000) n) records`
 
+	manyResponses = `INSERT INTO idempotency_responses (claim_token, tenant, header, body)
+		SELECT claim_token, tenant, '', '' FROM idempotency_records WHERE state = 'completed'`
+
 	manyDecisions = `INSERT INTO idempotency_audit (decision, decided_by, reason, tenant, actor, operation, key, from_state, to_state)
 		SELECT gen_random_uuid(), 'verifier', '', tenant, actor, operation, key, 'unknown', 'completed' FROM idempotency_records`
 )
@@ -33,7 +37,7 @@ const (
 // any later: both must hold.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	s := newScene(t)
-	s.rivalRuns(manyRecords, manyDecisions, `ANALYZE`)()
+	s.rivalRuns(manyRecords, manyResponses, manyDecisions, `ANALYZE`)()
 	const (
 		of       = `'acme', 'actor 1', 'create-order', 'K1'`
 		token    = `'09000000-0000-0000-0000-000000000000'`
@@ -49,14 +53,18 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"list others":             {`'completed', 0, '', '', 50`, "idempotency_records_pkey"},
 		"list others, next page":  {`'completed', 0, '', '', 50, ` + of, "Index Cond: (ROW(tenant, actor, operation, key)"},
 		"read settled":            {`'{acme}', '{actor 1}', '{create-order}', '{K1}', 65536`, "idempotency_records_pkey"},
-		"complete":                {of + `, ` + token + `, 201, NULL, NULL, NULL, 0, 0`, "idempotency_records_pkey"},
-		"take unknown":            {`'{create-order,pay}', 1000000, 8`, "idempotency_records_verify"},
-		"count unknown":           {``, "idempotency_records_unknown"},
-		"count executing":         {``, "idempotency_records_pkey"},
-		"estimate settled":        {``, "pg_class"},
-		"take for probe":          {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
-		"put off":                 {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
-		"natural key holder":      {`'acme', 'create-order', 'R-1', 'actor 2', 'K2'`, "idempotency_records_natural"},
+		"read response":           {`'{acme}', '{actor 1}', '{create-order}', '{K1}', 65536`, "idempotency_responses_pkey"},
+		"complete": {`'{acme}', '{actor 1}', '{create-order}', '{K1}', '{09000000-0000-0000-0000-000000000000}', '{201}',
+			'{NULL}', '{NULL}', '{NULL}', '{0}', '{0}'`, "idempotency_records_pkey"},
+		"complete late":      {of + `, ` + token + `, 201, NULL, NULL, NULL, 0, 0`, "idempotency_records_pkey"},
+		"expire":             {`100`, "idempotency_responses_pkey"},
+		"take unknown":       {`'{create-order,pay}', 1000000, 8`, "idempotency_records_verify"},
+		"count unknown":      {``, "idempotency_records_unknown"},
+		"count executing":    {``, "idempotency_records_pkey"},
+		"estimate settled":   {``, "pg_class"},
+		"take for probe":     {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
+		"put off":            {of + `, ` + token + `, 1000000`, "idempotency_records_pkey"},
+		"natural key holder": {`'acme', 'create-order', 'R-1', 'actor 2', 'K2'`, "idempotency_records_natural"},
 		"resolve completed": {of + `, ` + token + `, ` + token + `, 'olivia', '', 201, NULL, NULL, NULL, 0, 0`,
 			"idempotency_records_pkey"},
 		"resolve released": {of + `, ` + token + `, ` + token + `, 'olivia', ''`, "idempotency_records_pkey"},
@@ -86,9 +94,45 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 				require.Contains(t, plan.String(), c.index, mode)
 				require.NotContains(t, plan.String(), theTable, mode)
 				require.NotContains(t, plan.String(), "Seq Scan on idempotency_audit", mode)
+				require.NotContains(t, plan.String(), "Seq Scan on idempotency_responses", mode)
 			}
 		})
 	}
+}
+
+// A connection keeps the plan that it made when there were no records yet, until
+// autovacuum comes by for the first time: it has to be one for many.
+func TestPlanMadeForEmptyTablesLooksEachRecordUp(t *testing.T) {
+	s := newScene(t)
+	for name, arguments := range map[string]string{
+		"complete":     `'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'`,
+		"read settled": `'{}', '{}', '{}', '{}', 65536`,
+		"abandon":      `100`,
+		"expire":       `100`,
+		"purge":        `100`,
+		"advance":      `'lease', 100`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.rivalRuns(`BEGIN`, strings.NewReplacer("$1", "'1s'", "$2", "'1s'").Replace(postgres.ByIndex),
+				`PREPARE asked AS `+postgres.Statements[name])()
+			plan := s.plan(`EXPLAIN EXECUTE asked(` + arguments + `)`)
+			s.rivalRuns(`ROLLBACK`, `DEALLOCATE asked`)()
+
+			require.Contains(t, plan, "Index Scan using idempotency_records_pkey")
+			require.Contains(t, plan, "Nested Loop")
+			require.NotRegexp(t, "Seq Scan|Hash|Merge", plan)
+		})
+	}
+}
+
+// plan asks the rival's session.
+func (s *scene) plan(explain string) string {
+	s.Helper()
+	rows, err := s.rival.Query(s.Context(), explain)
+	require.NoError(s, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(s, err)
+	return strings.Join(lines, "\n")
 }
 
 // The routine way touches no indexed column, so that a completion stays on its
@@ -99,12 +143,12 @@ func TestRoutineCompletionAndProbesAreHOTUpdates(t *testing.T) {
 	const updates = `SELECT n_tup_upd >= $1 FROM pg_stat_user_tables WHERE relname = 'idempotency_records'`
 	const others = `SELECT n_tup_upd - n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'idempotency_records'`
 	for n := range records {
-		d := natural(fmt.Sprint("many ", n), rightToken)
+		d := natural(fmt.Sprint("many ", n), store.Token{1, byte(n)})
 		d.NaturalKey = fmt.Sprint("R-", n)
 		won, _, err := s.engine.Claim(t.Context(), d)
 		require.NoError(t, err)
 		require.True(t, won)
-		require.NoError(t, s.engine.Complete(t.Context(), d.Identity, rightToken, *answer(ample)))
+		require.NoError(t, s.engine.Complete(t.Context(), d.Identity, d.Token, *answer(ample)))
 	}
 	// A session tells what it did when it ends, at the latest.
 	require.NoError(t, s.engine.Close())

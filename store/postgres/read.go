@@ -10,12 +10,18 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-// selectRecord reads a row with its state as the database's clock has it: a
-// replay window that is over is over, whether or not the sweeper came by.
+// selectRecord reads records and their responses, with their states as the
+// database's clock has them: a replay window that is over is over, whether or not
+// the sweeper came by. Both are of one snapshot, so that it must not lock records:
+// having waited for the lock, it would see a new record and no response yet.
 const selectRecord = `
-SELECT ` + recordColumns + `, response_header, response_body
-FROM idempotency_records
-WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4`
+SELECT ` + recordColumns + `, header, body
+FROM idempotency_records r
+LEFT JOIN LATERAL (
+	SELECT header, body FROM idempotency_responses p
+	WHERE p.claim_token = r.claim_token AND p.tenant = r.tenant
+	LIMIT 1
+) p ON true`
 
 const recordColumns = `
 	CASE WHEN state = 'completed' AND replay_until <= now() THEN 'expired' ELSE state END,
@@ -29,21 +35,21 @@ const recordColumns = `
 const settled = `(state = 'completed' AND replay_until IS NOT NULL AND replay_until > now() + interval '1 minute')`
 
 const (
-	readSettled  = selectRecord + ` AND ` + settled
-	readUnderWay = selectRecord + ` AND NOT ` + settled + ` FOR SHARE`
+	ofIdentity = ` WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4`
+
+	readRecord   = selectRecord + ofIdentity
+	readSettled  = readRecord + ` AND ` + settled
+	lockUnderWay = `SELECT FROM idempotency_records` + ofIdentity + ` AND NOT ` + settled + ` FOR SHARE`
 )
 
 // Read implements store.Engine. A record under way is read under a shared lock,
-// which waits for the transition that holds it and makes the next one wait.
-//
-// The order of the two statements matters: if the lock has been waited for, and
-// the record is settled by then, the first finds that its condition no longer
-// holds, and the second, with a snapshot of its own, finds the record.
+// which waits for the transition that holds it and makes the next one wait. The
+// read is a statement of its own, whose snapshot is newer than the lock.
 func (e *Engine) Read(ctx context.Context, id store.Identity) (*store.Record, error) {
 	var record *store.Record
 	err := e.inTx(ctx, "reading record", lazy, func(b *pgx.Batch) {
-		queueRead(b, readUnderWay, id, &record)
-		queueRead(b, readSettled, id, &record)
+		b.Queue(lockUnderWay, id.Tenant, id.Actor, id.Operation, id.Key)
+		queueRead(b, readRecord, id, &record)
 	})
 	if err == nil && record == nil {
 		return nil, store.ErrNoRecord

@@ -16,12 +16,15 @@ WITH resolved AS (
 	UPDATE idempotency_records
 	SET state = 'completed', settled_at = now(), claim_token = $6,
 		unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL,
-		status = $9, resource = $10, response_header = $11, response_body = $12,
+		status = $9, resource = $10,
 		replay_until = now() + $13::bigint * interval '1 microsecond',
 		keep_until = now() + ($13::bigint + nullif($14::bigint, 0)) * interval '1 microsecond'
 	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4
 		AND claim_token = $5 AND state = 'unknown'
 	RETURNING tenant, actor, operation, key, claim_token, replay_until, status
+), kept AS (
+	INSERT INTO idempotency_responses (claim_token, tenant, header, body)
+	SELECT claim_token, tenant, $11, $12 FROM resolved WHERE $12::bytea IS NOT NULL
 ), listed AS (
 	INSERT INTO idempotency_due (awaits, due_at, tenant, actor, operation, key, claim_token)
 	SELECT 'window', replay_until, tenant, actor, operation, key, claim_token FROM resolved

@@ -178,10 +178,13 @@ const (
 			fingerprint_algorithm, fingerprint_version, fingerprint, claimed_at, lease_until)
 		VALUES ('acme', 'alice', 'create-order', 'K1', 'executing', '09000000-0000-0000-0000-000000000000',
 			1, 'orders/v1', sha256('order'), now(), now() + interval '1 hour')`
-	complete = `UPDATE idempotency_records SET state = 'completed', settled_at = now(), status = 201,
-			resource = '/orders/1', response_header = E'Location: /orders/1\r\n', response_body = '{"id":1}',
-			replay_until = now() + interval '1 hour'`
-	expire  = `UPDATE idempotency_records SET state = 'expired', response_header = NULL, response_body = NULL`
+	complete = `WITH completed AS (UPDATE idempotency_records SET state = 'completed', settled_at = now(), status = 201,
+			resource = '/orders/1', replay_until = now() + interval '1 hour'` + withResponse
+	withResponse = ` RETURNING claim_token, tenant)
+		INSERT INTO idempotency_responses (claim_token, tenant, header, body)
+		SELECT claim_token, tenant, E'Location: /orders/1\r\n', '{"id":1}' FROM completed`
+	expire = `WITH expired AS (UPDATE idempotency_records SET state = 'expired' RETURNING claim_token)
+		DELETE FROM idempotency_responses WHERE claim_token IN (SELECT claim_token FROM expired)`
 	release = `DELETE FROM idempotency_records`
 	share   = `SELECT 1 FROM idempotency_records FOR SHARE`
 	lock    = `SELECT 1 FROM idempotency_records FOR UPDATE`

@@ -53,7 +53,7 @@ func TestRoleThatMayReadAndWriteTheTablesIsEnoughToServe(t *testing.T) {
 	open(t, patient(db)).Close()
 	config := patient(db)
 	config.DSN = db.Role(t,
-		"SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_due, idempotency_quotas, idempotency_slots",
+		"SELECT, INSERT, UPDATE, DELETE ON idempotency_records, idempotency_responses, idempotency_due, idempotency_quotas, idempotency_slots",
 		"SELECT, INSERT ON idempotency_audit, idempotency_settings",
 		"SELECT ON idempotency_migrations")
 

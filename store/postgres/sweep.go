@@ -22,21 +22,23 @@ var (
 	abandon = sweepSQL("lease", "r.state = 'executing' AND r.lease_until <= now()", `
 	UPDATE idempotency_records r
 	SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now(), reason = 'lease over'
-	FROM over`)
+	FROM over`, "")
 
 	expire = sweepSQL("window", "r.state = 'completed' AND r.replay_until <= now()", `
 	UPDATE idempotency_records r
-	SET state = 'expired', response_header = NULL, response_body = NULL
-	FROM over`)
+	SET state = 'expired'
+	FROM over`, `, cleared AS (
+	DELETE FROM idempotency_responses WHERE claim_token = ANY (ARRAY(SELECT claim_token FROM moved))
+)`)
 
 	purge = sweepSQL("tombstone", "r.state = 'expired' AND r.keep_until <= now()", `
 	DELETE FROM idempotency_records r
-	USING over`)
+	USING over`, "")
 )
 
 // sweepSQL makes the change to the records r that are over, among those whose
-// hint awaits what has come.
-func sweepSQL(awaits, isOver, change string) string {
+// hint awaits what has come, and what follows from it.
+func sweepSQL(awaits, isOver, change, follows string) string {
 	return `
 WITH due AS (
 	SELECT r.tenant, r.actor, r.operation, r.key
@@ -58,8 +60,8 @@ WITH due AS (
 ), moved AS (` + change + `
 	WHERE r.tenant = over.tenant AND r.actor = over.actor AND r.operation = over.operation AND r.key = over.key
 		AND ` + isOver + `
-	RETURNING 1
-)
+	RETURNING r.claim_token
+)` + follows + `
 SELECT count(*) FROM moved`
 }
 
@@ -119,7 +121,7 @@ func (e *Engine) sweep(ctx context.Context, op, transition, awaits string, limit
 			return 0, err
 		}
 	}
-	err = e.inTx(ctx, op, durable, func(b *pgx.Batch) {
+	err = e.inTx(ctx, op, durable+byIndex, func(b *pgx.Batch) {
 		b.Queue(transition, limit).QueryRow(func(row pgx.Row) error { return row.Scan(&moved) })
 		b.Queue(advance, awaits, limit)
 	})
@@ -129,7 +131,7 @@ func (e *Engine) sweep(ctx context.Context, op, transition, awaits string, limit
 // advance runs one batch, and reports whether another one is worth it.
 func (e *Engine) advance(ctx context.Context, op, awaits string, limit int) (full bool, err error) {
 	var due, gone int
-	err = e.inTx(ctx, op, durable, func(b *pgx.Batch) {
+	err = e.inTx(ctx, op, durable+byIndex, func(b *pgx.Batch) {
 		b.Queue(advance, awaits, limit).QueryRow(func(row pgx.Row) error { return row.Scan(&due, &gone) })
 	})
 	return due == limit && gone > 0, err
@@ -156,12 +158,12 @@ WHERE d.awaits = 'lease' AND (
 
 	// ANALYZE says how many rows a page has and which share of them each state;
 	// a state that is not among its most common values is next to none. Where it
-	// never ran, a page is taken to be half full of records of 250 bytes (see
-	// the table's fillfactor), and all of them to be completed.
+	// never ran, a page is taken to be filled with records of 250 bytes up to the
+	// table's fillfactor, and all of them to be completed.
 	estimateSettled = `
 SELECT v.state,
 	pg_relation_size(c.oid)::float8 / current_setting('block_size')::float8
-	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 16 END
+	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 26 END
 	* CASE WHEN s.tablename IS NULL THEN v.share_unless_analyzed
 		ELSE coalesce(s.most_common_freqs[array_position(s.most_common_vals::text::text[], v.state)], 0) END
 FROM pg_class c

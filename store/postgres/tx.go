@@ -30,8 +30,11 @@ const (
 	lazy = durable + `, set_config('synchronous_commit', 'off', true)`
 
 	// byIndex: statements over the members of a batch are planned once, and not for
-	// a table that happened to be empty.
-	byIndex = `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)`
+	// a table that happened to be empty: each row is looked up. CockroachDB, which
+	// lacks the joins' settings, has no need of them.
+	byIndex = `, set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true),
+	CASE WHEN current_setting('enable_hashjoin', true) = 'on' THEN set_config('enable_hashjoin', 'off', true) END,
+	CASE WHEN current_setting('enable_mergejoin', true) = 'on' THEN set_config('enable_mergejoin', 'off', true) END`
 )
 
 // limits of one transaction, which the server applies.

@@ -12,9 +12,9 @@ import (
 
 const (
 	// What the rival does to an unknown record.
-	completeLate = `UPDATE idempotency_records SET state = 'completed', settled_at = now(), status = 201,
+	completeLate = `WITH completed AS (UPDATE idempotency_records SET state = 'completed', settled_at = now(), status = 201,
 			unknown_since = NULL, verify_at = NULL, reason = NULL, resource = '/orders/1',
-			response_header = E'Location: /orders/1\r\n', response_body = '{"id":1}', replay_until = now() + interval '1 hour'`
+			replay_until = now() + interval '1 hour'` + withResponse
 	doubt    = `UPDATE idempotency_records SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now()`
 	fenceOff = `UPDATE idempotency_records SET claim_token = '09000000-0000-0000-0000-000000000000'`
 	hold     = `UPDATE idempotency_records SET probing_until = now() + interval '1 hour'`

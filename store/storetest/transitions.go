@@ -138,7 +138,7 @@ func (w *world) attempts(a attempt) {
 	require.NotNil(w, after)
 	require.Equal(w, to, after.State)
 	require.Equal(w, fingerprint(key), after.Fingerprint, "for the record's whole life")
-	require.Equal(w, tokenOf(a), after.Token, "for the record's whole life, unless somebody else decides")
+	require.Equal(w, a.tokenAfter(key), after.Token, "for the record's whole life, unless somebody else decides")
 }
 
 // given makes the record that the attempt starts from.
@@ -147,7 +147,8 @@ func (w *world) given(key string, a attempt) {
 	if a.from == nothing {
 		return
 	}
-	d := draft(key, rightToken)
+	right, _, _ := tokensOf(key)
+	d := draft(key, right)
 	completion := created("given")
 	completion.KeepFor = 2 * ample
 	if a.due {
@@ -165,11 +166,11 @@ func (w *world) given(key string, a attempt) {
 	require.True(w, won)
 	switch a.from {
 	case store.Completed:
-		require.NoError(w, w.engine.Complete(ctx, id, rightToken, completion))
+		require.NoError(w, w.engine.Complete(ctx, id, right, completion))
 	case store.Unknown:
-		require.NoError(w, w.engine.MarkUnknown(ctx, id, rightToken, store.Doubt{Status: 500, Reason: "given"}))
+		require.NoError(w, w.engine.MarkUnknown(ctx, id, right, store.Doubt{Status: 500, Reason: "given"}))
 	case store.Expired:
-		require.NoError(w, w.engine.Complete(ctx, id, rightToken, completion))
+		require.NoError(w, w.engine.Complete(ctx, id, right, completion))
 		w.moves(0, w.engine.Abandon, all) // it was completed, though after its lease
 		w.moves(1, w.engine.Expire, all)
 	}
@@ -177,9 +178,10 @@ func (w *world) given(key string, a attempt) {
 
 // try makes the attempt and reports whether the engine says that it succeeded.
 func (w *world) try(key string, a attempt) bool {
-	id, ctx, token := identity(key), w.Context(), otherToken
+	id, ctx := identity(key), w.Context()
+	right, token, decision := tokensOf(key)
 	if a.own {
-		token = rightToken
+		token = right
 	}
 	var err error
 	switch a.transition {
@@ -198,9 +200,9 @@ func (w *world) try(key string, a attempt) bool {
 	case "release":
 		err = w.engine.Release(ctx, id, token)
 	case resolveCompleted:
-		err = w.engine.Resolve(ctx, id, token, decisionToken, asCompleted("tried"))
+		err = w.engine.Resolve(ctx, id, token, decision, asCompleted("tried"))
 	case resolveReleased:
-		err = w.engine.Resolve(ctx, id, token, decisionToken, asNotExecuted)
+		err = w.engine.Resolve(ctx, id, token, decision, asNotExecuted)
 	default:
 		return w.sweeps(a.transition) == 1
 	}
@@ -226,15 +228,27 @@ func (w *world) drain() {
 	}
 }
 
-var rightToken, otherToken, decisionToken = token(1), token(2), token(3)
+var rightToken, otherToken, decisionToken = tokensOf("any other")
 
-// tokenOf is the token of the record after an attempt that succeeded.
-func tokenOf(a attempt) store.Token {
+// tokensOf are the tokens of a record that is claimed, of somebody else, and of a
+// decision: no two records have the same.
+func tokensOf(key string) (right, other, decision store.Token) {
+	sum := fingerprint(key).Sum
+	right = store.Token(sum[:16])
+	other, decision = right, right
+	other[15]++
+	decision[15]--
+	return right, other, decision
+}
+
+// tokenAfter is the token of the record after an attempt that succeeded.
+func (a attempt) tokenAfter(key string) store.Token {
+	right, other, decision := tokensOf(key)
 	switch {
 	case a.from == nothing && !a.own:
-		return otherToken
+		return other
 	case a.isResolve():
-		return decisionToken
+		return decision
 	}
-	return rightToken
+	return right
 }
