@@ -7,7 +7,7 @@ import (
 
 // Engine makes each transition atomic in one kind of database. Callers use
 // Store, which is the protocol over it: an Engine takes bare tokens, and a Claim
-// is what keeps callers from making one up.
+// is what keeps callers from making one up. No two records have the same token.
 //
 // Every method applies its own deadline on top of the context's, gives back its
 // connection before it returns, and reports database errors as *EngineError.

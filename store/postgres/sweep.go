@@ -158,12 +158,12 @@ WHERE d.awaits = 'lease' AND (
 
 	// ANALYZE says how many rows a page has and which share of them each state;
 	// a state that is not among its most common values is next to none. Where it
-	// never ran, a page is taken to be filled with records of 250 bytes up to the
-	// table's fillfactor, and all of them to be completed.
+	// never ran, a page is taken to be half full of records of 250 bytes (see
+	// the table's fillfactor), and all of them to be completed.
 	estimateSettled = `
 SELECT v.state,
 	pg_relation_size(c.oid)::float8 / current_setting('block_size')::float8
-	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 26 END
+	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 16 END
 	* CASE WHEN s.tablename IS NULL THEN v.share_unless_analyzed
 		ELSE coalesce(s.most_common_freqs[array_position(s.most_common_vals::text::text[], v.state)], 0) END
 FROM pg_class c

@@ -1,6 +1,6 @@
 -- One row for each (tenant, actor, operation, key), for as long as the key is
 -- known. Its only indexes are over columns that no routine transition changes,
--- so that an update stays on its page (HOT): see docs/decisions/two-tables.md.
+-- so that an update stays on its page (HOT): see docs/decisions/three-tables.md.
 CREATE TABLE idempotency_records (
 	tenant                text        COLLATE "C" NOT NULL,
 	actor                 text        COLLATE "C" NOT NULL,

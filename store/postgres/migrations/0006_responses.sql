@@ -1,6 +1,6 @@
 -- Responses have a table of their own: a record keeps its size when it is completed,
--- so that it stays on its page (HOT) without half of each page kept free for it.
--- Tokens come in order of time, and so do the entries of this index.
+-- so that it finds room on its page (HOT), however large the response is. Tokens come
+-- in order of time, and so do the entries of this index.
 CREATE TABLE idempotency_responses (
 	claim_token uuid  NOT NULL,
 	tenant      text  COLLATE "C" NOT NULL, -- for distribution by tenant
@@ -14,4 +14,3 @@ SELECT claim_token, tenant, response_header, response_body FROM idempotency_reco
 WHERE response_header IS NOT NULL AND response_body IS NOT NULL;
 
 ALTER TABLE idempotency_records DROP COLUMN response_header, DROP COLUMN response_body;
-ALTER TABLE idempotency_records SET (fillfactor = 80);
