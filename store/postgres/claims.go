@@ -107,10 +107,14 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 				}
 				won[token] = true
 			}
+			if err := rows.Err(); err != nil {
+				return err
+			}
 			for _, m := range claims {
 				m.won = won[m.draft.Token]
+				m.lost = !m.won
 			}
-			return rows.Err()
+			return nil
 		})
 }
 
