@@ -36,7 +36,7 @@ func checkOnStoreFailure(what string) error {
 func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 	unproved := (*store.UnprovedClaimError)(nil)
 	left := errors.As(err, &unproved)
-	if h.OnStoreFailure != OnStoreFailurePass || sentBefore(err) {
+	if h.OnStoreFailure != OnStoreFailurePass || sentBefore(err) || b.has(x.id) {
 		if left {
 			b.settler.add(job{write: unproved.Release, leaseEnds: time.Now().Add(h.lease()), log: backendLog, claim: true})
 		}

@@ -311,3 +311,23 @@ func TestRouteThatFailsOpenRefusesAKeyThatItHasSeenCompleted(t *testing.T) {
 	g.post("K1", order(100)).replays(first)
 	g.settled(1)
 }
+
+func TestRouteThatFailsOpenRefusesAKeyThatItIsExecutingOrHasYetToSettle(t *testing.T) {
+	t.Parallel()
+	s := onWiredPostgres(t)
+	g := newGateway(t, s, "on_store_failure pass")
+
+	answer := g.later("K1", order(100), fault("hold"))
+	g.upstream.awaitHeld(1)
+	s.link.Cut()
+	require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem(), "it is being executed")
+	g.upstream.Release(0)
+	first := answer()
+	require.Equal(t, "true", first.header.Get("Idempotency-Unsettled"))
+	require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem(), "its outcome is not stored yet")
+
+	s.link.Restore()
+	s.awaitState(t, "K1", "completed")
+	g.post("K1", order(100)).replays(first)
+	g.settled(1)
+}
