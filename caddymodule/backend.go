@@ -156,6 +156,12 @@ func (b *backend) read(ctx context.Context, id store.Identity) (*store.Record, e
 	return s.Read(ctx, id)
 }
 
+// has reports whether this process knows of the record without asking the store: its
+// request is being executed here, or was, and the outcome waits for the store.
+func (b *backend) has(id store.Identity) bool {
+	return b.waits.watch(id) != nil || b.settler.holds(id)
+}
+
 // settle makes one write of an outcome, detached from the client, and reports
 // whether it is done. If not, the settler goes on with it.
 func (b *backend) settle(j job) bool {

@@ -100,7 +100,7 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 		write = func(ctx context.Context) error { return claim.MarkUnknown(ctx, doubt) }
 	}
 	id := x.id // what waits for the store must not hold the request's body
-	if b.settle(job{write: write, size: size, leaseEnds: claim.LeaseEnds(), log: func() *zap.Logger { return naming(h.log, id) }}) {
+	if b.settle(job{id: id, write: write, size: size, leaseEnds: claim.LeaseEnds(), log: func() *zap.Logger { return naming(h.log, id) }}) {
 		return
 	}
 	x.outcome = outcomeUnsettled

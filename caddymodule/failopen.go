@@ -36,10 +36,7 @@ func checkOnStoreFailure(what string) error {
 func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 	unproved := (*store.UnprovedClaimError)(nil)
 	left := errors.As(err, &unproved)
-	var engine *store.EngineError
-	if h.OnStoreFailure != OnStoreFailurePass || !errors.As(err, &engine) || engine.Failure == store.Busy {
-		// A record that is there and cannot be read, or is locked, is no store
-		// failure: somebody has sent this key before.
+	if h.OnStoreFailure != OnStoreFailurePass || sentBefore(err) || b.has(x.id) {
 		if left {
 			b.settler.add(job{write: unproved.Release, leaseEnds: time.Now().Add(h.lease()), log: backendLog, claim: true})
 		}
@@ -50,6 +47,15 @@ func (h *Handler) claimFailed(x *exchange, b *backend, err error) error {
 		b.settler.add(job{write: unproved.MarkUnknown(doubt), leaseEnds: time.Now().Add(h.lease()), log: backendLog, claim: true})
 	}
 	return h.passUnprotected(x, err)
+}
+
+// sentBefore reports whether a claim failed with somebody having sent this key before,
+// for all that is known: then forwarding it is no risk but a mistake.
+func sentBefore(err error) bool {
+	var engine *store.EngineError
+	var notWon *store.NotWonError
+	// A record that is there and cannot be read, or is locked, is no store failure.
+	return !errors.As(err, &engine) || engine.Failure == store.Busy || errors.As(err, &notWon)
 }
 
 // passUnprotected forwards a request without protection, and says so everywhere.

@@ -130,8 +130,9 @@ type Handler struct {
 	StoreKey string `json:"store_key,omitempty"`
 
 	// OnStoreFailure says what happens while the store does not answer: `refuse`
-	// is 503; `pass` forwards without protection, marked by a header, a metric and
-	// a log line. An example: `"pass"`. Default: `refuse`.
+	// is 503; `pass` forwards without protection, unless the key is known to be taken,
+	// marked by a header, a metric and a log line. An example: `"pass"`.
+	// Default: `refuse`.
 	OnStoreFailure string `json:"on_store_failure,omitempty"`
 
 	// Quota bounds the requests with a new key: those that execute at once, and those

@@ -35,14 +35,16 @@ const (
 // token, so that it can be repeated, and come late, without harm.
 type settler struct {
 	mu       sync.Mutex
-	outcomes []job // of requests that were executed: they go first
-	claims   []job // that were never proved
-	size     int   // of all outcomes, in bytes, until they are stored
+	outcomes []job                  // of requests that were executed: they go first
+	claims   []job                  // that were never proved
+	size     int                    // of all outcomes, in bytes, until they are stored
+	keys     map[store.Identity]int // of the same
 	added    chan struct{}
 }
 
 // job is one write of an outcome.
 type job struct {
+	id        store.Identity // of an outcome's record
 	write     func(context.Context) error
 	size      int // of the outcome that it holds, in bytes
 	leaseEnds time.Time
@@ -68,7 +70,9 @@ func (j job) try(timeout time.Duration) error {
 	return err
 }
 
-func newSettler() *settler { return &settler{added: make(chan struct{}, 1)} }
+func newSettler() *settler {
+	return &settler{keys: make(map[store.Identity]int), added: make(chan struct{}, 1)}
+}
 
 // add takes a write over.
 func (s *settler) add(j job) {
@@ -88,6 +92,7 @@ func (s *settler) add(j job) {
 	default:
 		s.outcomes = append(s.outcomes, j)
 		s.size += j.size
+		s.keys[j.id]++
 		metrics.unsettled.Inc() // until it is written: one that is being tried counts, too
 	}
 	s.mu.Unlock()
@@ -164,12 +169,23 @@ func (s *settler) tryAll(queue *[]job, timeout time.Duration) (away bool) {
 
 // remove forgets a write that needs no other try.
 func (s *settler) remove(j job) {
+	if j.claim {
+		return
+	}
 	s.mu.Lock()
 	s.size -= j.size
-	s.mu.Unlock()
-	if !j.claim {
-		metrics.unsettled.Dec()
+	if s.keys[j.id]--; s.keys[j.id] == 0 {
+		delete(s.keys, j.id)
 	}
+	s.mu.Unlock()
+	metrics.unsettled.Dec()
+}
+
+// holds reports whether an outcome of the identity waits for the store.
+func (s *settler) holds(id store.Identity) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keys[id] > 0
 }
 
 // sizeOf what is kept of an outcome, in bytes.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
 )
 
 func requisition(no string, amount int) string {
@@ -265,4 +267,66 @@ func TestRouteFailsClosedUnlessItSaysOtherwise(t *testing.T) {
 	require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem())
 	s.link.Restore()
 	require.Zero(t, g.upstream.Stats().Executions)
+}
+
+// The database has said that the key is taken, and is gone before it could say more.
+func TestRouteThatFailsOpenRefusesAKeyThatIsKnownToBeTaken(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	s := postgresStore(t, db, pgtest.Wire(t, db.DSN), "timeout 1m", "lock_timeout 1m")
+	one := newGateway(t, s, "on_store_failure pass")
+	other := one.beside()
+
+	first := one.later("K1", order(100), fault("hold"))
+	one.upstream.awaitHeld(1)
+	blocker := db.Conn(t)
+	_, err := blocker.Exec(t.Context(), `BEGIN; SELECT FROM idempotency_records FOR UPDATE`)
+	require.NoError(t, err)
+	again := other.later("K1", order(100))
+	db.WaitForLockWait(t, 1) // the claim is lost, and wants to know to whom
+	s.link.Cut()
+
+	require.Equal(t, problem(503, "store-unavailable"), again().problem())
+	require.Equal(t, "true", other.post("K2", order(100)).header.Get("Idempotency-Unprotected"), "a key of which nothing is known")
+	_, err = blocker.Exec(t.Context(), `ROLLBACK`)
+	require.NoError(t, err)
+	s.link.Restore()
+	one.upstream.Release(0)
+	first().first(201)
+	require.Equal(t, 1, one.upstream.executions("K1"))
+}
+
+func TestRouteThatFailsOpenRefusesAKeyThatItHasSeenCompleted(t *testing.T) {
+	t.Parallel()
+	s := onWiredPostgres(t)
+	g := newGateway(t, s, "on_store_failure pass")
+	first := g.post("K1", order(100))
+	first.first(201)
+
+	s.link.Cut()
+	require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem())
+
+	s.link.Restore()
+	g.post("K1", order(100)).replays(first)
+	g.settled(1)
+}
+
+func TestRouteThatFailsOpenRefusesAKeyThatItIsExecutingOrHasYetToSettle(t *testing.T) {
+	t.Parallel()
+	s := onWiredPostgres(t)
+	g := newGateway(t, s, "on_store_failure pass")
+
+	answer := g.later("K1", order(100), fault("hold"))
+	g.upstream.awaitHeld(1)
+	s.link.Cut()
+	require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem(), "it is being executed")
+	g.upstream.Release(0)
+	first := answer()
+	require.Equal(t, "true", first.header.Get("Idempotency-Unsettled"))
+	require.Equal(t, problem(503, "store-unavailable"), g.post("K1", order(100)).problem(), "its outcome is not stored yet")
+
+	s.link.Restore()
+	s.awaitState(t, "K1", "completed")
+	g.post("K1", order(100)).replays(first)
+	g.settled(1)
 }

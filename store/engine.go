@@ -21,7 +21,8 @@ type Engine interface {
 	// *QuotaExceededError if no record of the key is there, and this one would be
 	// more than a quota of the draft allows: exact, whoever claims at the same time
 	// and on whatever instance. A claim is counted once, with the INSERT that wins; a
-	// release does not take it back.
+	// release does not take it back. *NotWonError around the *EngineError if the
+	// database failed when it had answered that the claim is not won.
 	Claim(ctx context.Context, draft Draft) (won bool, held *Record, err error)
 
 	// Read returns the record as it is, or ErrNoRecord: every transition that was

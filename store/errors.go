@@ -47,6 +47,19 @@ func (e *CorruptError) Error() string {
 
 func (e *CorruptError) Unwrap() error { return e.Err }
 
+// NotWonError says that a claim has been decided against, and that the database
+// failed before it could tell by what: the key is taken, or a quota used up.
+// Forwarding the request all the same could be a second execution.
+type NotWonError struct {
+	Err error
+}
+
+func (e *NotWonError) Error() string {
+	return "claim is not won, and why could not be read: " + e.Err.Error()
+}
+
+func (e *NotWonError) Unwrap() error { return e.Err }
+
 // Failure classifies what went wrong in the database.
 type Failure int
 

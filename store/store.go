@@ -28,7 +28,8 @@ func New(engine Engine) *Store { return &Store{engine: engine} }
 
 // Claim competes for the record of the identity. The winner gets a Claim, and
 // everyone else the record as it is. An error means that neither is proved: the
-// caller must not forward the request (see Claim.Release for a way to tidy up).
+// caller must not forward the request (see UnprovedClaimError for ways to tidy up);
+// with a *NotWonError in it, not even at the risk of being the second to do so.
 //
 // The natural key is the business identity in the request, "" for none; if a
 // record of another key has it, the error is a *NaturalKeyTakenError. The lease is
@@ -43,8 +44,10 @@ func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalK
 	for range claimTries {
 		var won bool
 		var held *Record
+		var notWon *NotWonError // of any try: the next may fail before it can know
 		err := retry(ctx, func() (err error) {
 			won, held, err = s.engine.Claim(ctx, draft)
+			errors.As(err, &notWon)
 			return err
 		})
 		var taken *NaturalKeyTakenError
@@ -53,6 +56,9 @@ func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalK
 		case errors.As(err, &taken), errors.As(err, &exceeded): // proof that nothing was inserted
 			return nil, nil, err
 		case err != nil:
+			if notWon != nil {
+				err = notWon
+			}
 			return nil, nil, &UnprovedClaimError{
 				Err:   err,
 				claim: &Claim{store: s, id: id, token: draft.Token, leaseEnds: leaseEnds},

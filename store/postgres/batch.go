@@ -62,6 +62,7 @@ type member struct {
 
 	done  chan struct{} // closed when the fields below are final
 	won   bool
+	lost  bool // as the database has answered, even if the transaction failed after that
 	held  *store.Record
 	moved bool
 	err   error

@@ -97,11 +97,12 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 		Query(returnedTokens(func(won map[store.Token]bool) {
 			for _, m := range claims {
 				m.won = won[m.draft.Token]
+				m.lost = !m.won
 			}
 		}))
 }
 
-// returnedTokens gives the tokens that a statement returns.
+// returnedTokens gives the tokens that a statement returns, unless it failed.
 func returnedTokens(use func(map[store.Token]bool)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		defer rows.Close()
@@ -113,7 +114,9 @@ func returnedTokens(use func(map[store.Token]bool)) func(pgx.Rows) error {
 			}
 			tokens[token] = true
 		}
-		use(tokens)
+		if rows.Err() == nil {
+			use(tokens)
+		}
 		return rows.Err()
 	}
 }

@@ -43,26 +43,44 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// Claim implements store.Engine. The loser's read is a statement of its own,
-// since the INSERT's snapshot may be older than the row it lost to.
-//
-// A claim that another constraint or a quota decides too does not share a
-// transaction: it waits for others in an order that is not that of the keys.
+// Claim implements store.Engine.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
 	defer cancel()
 
+	// A hint is no proof, and enough not to let the caller take the key for a new one.
+	m := &member{op: "claiming record", draft: &draft, lost: e.settled.has(draft.Identity)}
+	won, held, err = e.claim(ctx, m)
+	var failed *store.EngineError
+	if m.lost && errors.As(err, &failed) {
+		err = &store.NotWonError{Err: err}
+	}
+	return won, held, err
+}
+
+// claim competes, and reads what a loser lost to. The loser's read is a statement of
+// its own, since the INSERT's snapshot may be older than the row it lost to.
+//
+// A claim that another constraint or a quota decides too does not share a
+// transaction: it waits for others in an order that is not that of the keys.
+func (e *Engine) claim(ctx context.Context, m *member) (won bool, held *store.Record, err error) {
+	draft := *m.draft
 	var exceeded *store.QuotaExceededError
 	err = errApart
 	if draft.NaturalKey == "" && len(draft.Quotas) == 0 {
-		won, held, err = e.claimTogether(ctx, draft)
+		err = e.claimTogether(ctx, m)
 	}
 	if err == errApart {
-		won, held, exceeded, err = e.claimAlone(ctx, draft)
+		exceeded, err = e.claimAlone(ctx, m)
 	}
 	clash := isNaturalKeyClash(err)
-	if err != nil && !clash || won || held != nil {
-		return won, held, err
+	switch {
+	case clash:
+		m.lost = true
+	case err != nil:
+		return false, nil, err
+	case m.won || m.held != nil:
+		return m.won, m.held, nil
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
@@ -86,38 +104,38 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 
 // claimTogether competes in a transaction with others. What comes of it may be
 // that nothing is held, or errApart.
-func (e *Engine) claimTogether(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
-	m := &member{op: "claiming record", draft: &draft}
-	lost := e.settled.has(draft.Identity)
-	if !lost {
+func (e *Engine) claimTogether(ctx context.Context, m *member) error {
+	hinted := m.lost
+	if !hinted {
 		if err := e.writes.join(ctx, m); err != nil || m.won {
-			return err == nil, nil, err
+			return err
 		}
 	}
-	err = e.reads.join(ctx, m)
+	err := e.reads.join(ctx, m)
 	switch {
-	case err != nil || m.held != nil:
-		e.settled.add(draft.Identity)
-		return false, m.held, err
-	case lost: // it was taken for granted
-		err = e.writes.join(ctx, m)
+	case err != nil:
+		return err
+	case m.held != nil:
+		e.settled.add(m.draft.Identity)
+	case hinted:
+		return e.writes.join(ctx, m)
 	}
-	return err == nil && m.won, nil, err
+	return nil
 }
 
 // claimAlone competes in a transaction of its own.
-func (e *Engine) claimAlone(ctx context.Context, draft store.Draft) (won bool, held *store.Record, exceeded *store.QuotaExceededError, err error) {
-	m := &member{draft: &draft}
-	err = e.inTx(ctx, "claiming record", durable, func(b *pgx.Batch) {
-		if len(draft.Quotas) > 0 {
-			queueClaimWithin(b, draft, &won, &exceeded)
+func (e *Engine) claimAlone(ctx context.Context, m *member) (exceeded *store.QuotaExceededError, err error) {
+	m.won, m.held = false, nil // whatever came of it together
+	err = e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
+		if len(m.draft.Quotas) > 0 {
+			queueClaimWithin(b, m, &exceeded)
 		} else {
 			queueClaims(b, []*member{m})
 		}
 		// The commonest loser, a replay far from expiry, is served by this round trip.
-		queueRead(b, readSettled, draft.Identity, &held)
+		queueRead(b, readSettled, m.draft.Identity, &m.held)
 	})
-	return won || m.won, held, exceeded, err
+	return exceeded, err
 }
 
 // isNaturalKeyClash tells the other unique constraint from every other error. Two

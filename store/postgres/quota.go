@@ -100,7 +100,8 @@ LEFT JOIN (SELECT * FROM exceeded ORDER BY remaining DESC NULLS LAST, position L
 
 // queueClaimWithin queues a claim that has quotas. Exceeded is set if it was
 // refused for the sake of one.
-func queueClaimWithin(b *pgx.Batch, draft store.Draft, won *bool, exceeded **store.QuotaExceededError) {
+func queueClaimWithin(b *pgx.Batch, m *member, exceeded **store.QuotaExceededError) {
+	draft := *m.draft
 	var subjects []string
 	var periods, most []int64
 	for _, q := range draft.Quotas {
@@ -116,7 +117,8 @@ func queueClaimWithin(b *pgx.Batch, draft store.Draft, won *bool, exceeded **sto
 		if err := row.Scan(&claimed, &position, &remaining); err != nil {
 			return err
 		}
-		*won = claimed == 1
+		m.won = claimed == 1
+		m.lost = !m.won
 		if position != nil {
 			*exceeded = &store.QuotaExceededError{Quota: draft.Quotas[*position-1], RetryAfter: store.RetryExecuting}
 			if remaining != nil {

@@ -28,6 +28,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -62,8 +63,7 @@ VALUES (?1, ?2, ?3, ?4, 'executing', ?5, ?6, ?7, ?8, ?9, ` + now + `, ` + now + 
 ON CONFLICT (tenant, actor, operation, key) DO NOTHING
 ON CONFLICT (tenant, operation, natural_key) WHERE natural_key IS NOT NULL DO NOTHING`
 
-// Claim implements store.Engine. The loser's read is a statement of its own, so
-// that the writer is free for the next claim meanwhile.
+// Claim implements store.Engine.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -76,6 +76,18 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	if err != nil || inserted == 1 {
 		return err == nil, nil, err
 	}
+	won, held, err = e.lostTo(ctx, draft)
+	var failed *store.EngineError
+	if errors.As(err, &failed) {
+		err = &store.NotWonError{Err: err}
+	}
+	return won, held, err
+}
+
+// lostTo reads what decided against a claim, which may turn out to be an earlier try
+// of its own. It is a statement of its own, so that the writer is free for the next
+// claim meanwhile.
+func (e *Engine) lostTo(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
 	held, err = e.read(ctx, draft.Identity)
 	switch {
 	case err == store.ErrNoRecord:
