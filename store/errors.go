@@ -71,6 +71,10 @@ const (
 	// Busy: a lock was not granted in time. The statement had no effect.
 	Busy
 
+	// Overloaded: too many calls wait for the database, or it does not answer those
+	// before. The statement was never sent.
+	Overloaded
+
 	// Conflict: the engine asks to run it again (a serialization failure or a
 	// deadlock). The statement had no effect.
 	Conflict
@@ -86,6 +90,8 @@ func (f Failure) String() string {
 		return "unavailable"
 	case Busy:
 		return "busy"
+	case Overloaded:
+		return "overloaded"
 	case Conflict:
 		return "conflict"
 	case Rejected:

@@ -45,9 +45,12 @@ func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalK
 		var won bool
 		var held *Record
 		var notWon *NotWonError // of any try: the next may fail before it can know
+		var failed *EngineError
+		sent := false
 		err := retry(ctx, func() (err error) {
 			won, held, err = s.engine.Claim(ctx, draft)
 			errors.As(err, &notWon)
+			sent = sent || !errors.As(err, &failed) || failed.Failure != Overloaded
 			return err
 		})
 		var taken *NaturalKeyTakenError
@@ -58,6 +61,9 @@ func (s *Store) Claim(ctx context.Context, id Identity, fp Fingerprint, naturalK
 		case err != nil:
 			if notWon != nil {
 				err = notWon
+			}
+			if !sent {
+				return nil, nil, err
 			}
 			return nil, nil, &UnprovedClaimError{
 				Err:   err,

@@ -15,8 +15,8 @@ const (
 	// first of them waits for the others.
 	maxBatch = 128
 
-	// slowBatch is how old the batch under way may become before another one is
-	// sent beside it, on another connection. One at a time makes for the largest
+	// slowBatch is how long a call waits for the batch under way before another one
+	// is sent beside it, on another connection. One at a time makes for the largest
 	// batches; one that waits for a lock is not to keep everybody.
 	slowBatch = 5 * time.Millisecond
 	maxLanes  = 4
@@ -44,8 +44,7 @@ type batches struct {
 	send     func(claims, settlements []*member) error
 
 	mu          sync.Mutex
-	running     int       // lanes
-	sent        time.Time // the latest batch
+	running     int // lanes
 	claims      []*member
 	settlements []*member
 }
@@ -85,7 +84,7 @@ func (b *batches) join(ctx context.Context, m *member) error {
 	}
 	m.joined, m.done = time.Now(), make(chan struct{})
 	if !b.add(m) {
-		return &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
+		return &store.EngineError{Op: m.op, Failure: store.Overloaded, Err: errOverloaded}
 	}
 	select {
 	case <-m.done:
@@ -103,7 +102,7 @@ func (b *batches) join(ctx context.Context, m *member) error {
 func notSent(ctx context.Context, m *member) error {
 	failure := store.Unavailable
 	if ctx.Err() == context.DeadlineExceeded {
-		failure = store.Busy // trying again would only make the queue longer
+		failure = store.Overloaded // trying again would only make the queue longer
 	}
 	return &store.EngineError{Op: m.op, Failure: failure, Err: ctx.Err()}
 }
@@ -113,6 +112,7 @@ func notSent(ctx context.Context, m *member) error {
 func (b *batches) add(m *member) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	first := len(b.claims)+len(b.settlements) == 0
 	switch {
 	case m.draft == nil:
 		b.settlements = append(b.settlements, m)
@@ -121,11 +121,27 @@ func (b *batches) add(m *member) bool {
 	default:
 		b.claims = append(b.claims, m)
 	}
-	if b.running == 0 || b.running < b.lanes && m.joined.Sub(b.sent) > slowBatch {
+	switch {
+	case b.running == 0:
+		b.running++
+		go b.run()
+	case first:
+		time.AfterFunc(slowBatch, b.help)
+	}
+	return true
+}
+
+// help opens another lane if somebody has waited for too long, and all that are open
+// are still busy.
+func (b *batches) help() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slow := time.Now().Add(-slowBatch)
+	waited := func(queue []*member) bool { return len(queue) > 0 && !queue[0].joined.After(slow) }
+	if b.running < b.lanes && (waited(b.claims) || waited(b.settlements)) {
 		b.running++
 		go b.run()
 	}
-	return true
 }
 
 // withdraw takes the member out of the queue. It reports false if it was taken along.
@@ -165,18 +181,20 @@ func (b *batches) run() {
 func (b *batches) take() (claims, settlements []*member) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.sent = time.Now()
-	late := b.sent.Add(-b.patience)
+	late := time.Now().Add(-b.patience)
 	i := 0
 	for ; i < len(b.claims) && b.claims[i].joined.Before(late); i++ {
 		m := b.claims[i]
-		m.err = &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
+		m.err = &store.EngineError{Op: m.op, Failure: store.Overloaded, Err: errOverloaded}
 		close(m.done)
 	}
 	settlements, b.settlements = split(b.settlements, maxBatch)
 	claims, b.claims = split(b.claims[i:], maxBatch-len(settlements))
-	if len(claims)+len(settlements) == 0 {
+	switch {
+	case len(claims)+len(settlements) == 0:
 		b.running--
+	case len(b.claims)+len(b.settlements) > 0:
+		time.AfterFunc(slowBatch, b.help)
 	}
 	return claims, settlements
 }

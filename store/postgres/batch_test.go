@@ -293,7 +293,7 @@ func TestClaimsBeyondTheQueueAreRefusedAtOnce(t *testing.T) {
 
 	var failed *store.EngineError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, store.Busy, failed.Failure)
+	require.Equal(t, store.Overloaded, failed.Failure)
 	require.False(t, store.Retryable(err), "trying again would only make the queue longer")
 	require.NoError(t, s.engine.Complete(t.Context(), identity, rightToken, *answer(ample)))
 	require.Equal(t, 1, s.records())
@@ -308,7 +308,7 @@ func TestClaimThatHasWaitedForTooLongIsRefusedAndItsKeyStaysOpen(t *testing.T) {
 	for _, claim := range c.claims {
 		var failed *store.EngineError
 		require.ErrorAs(t, claim.err, &failed)
-		require.Equal(t, store.Busy, failed.Failure)
+		require.Equal(t, store.Overloaded, failed.Failure)
 	}
 	require.Zero(t, s.records())
 }

@@ -95,7 +95,7 @@ func (w *writer) writeAll(ctx context.Context, op string, steps ...step) (int64,
 // next try would only make the queue longer.
 func notTaken(ctx context.Context, op string) error {
 	if ctx.Err() == context.DeadlineExceeded {
-		return &store.EngineError{Op: op, Failure: store.Busy, Err: ctx.Err()}
+		return &store.EngineError{Op: op, Failure: store.Overloaded, Err: ctx.Err()}
 	}
 	return failed(op, ctx.Err())
 }

@@ -122,12 +122,12 @@ func TestBatchIsBounded(t *testing.T) {
 	require.Len(t, w.jobs, maxBatch)
 }
 
-func TestDeadlineInTheQueueIsBusy(t *testing.T) {
+func TestDeadlineInTheQueueIsOverloaded(t *testing.T) {
 	w := newWriter(nil) // takes nothing
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err := w.write(ctx, "claiming record", insertClaim)
-	requireFailure(t, store.Busy, err)
+	requireFailure(t, store.Overloaded, err)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
