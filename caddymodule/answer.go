@@ -84,7 +84,7 @@ func (h *Handler) answerFromHolder(x *exchange, b *backend, holder store.Identit
 
 // compare refuses a key that comes back with another request.
 func (h *Handler) compare(x *exchange, held *store.Record) error {
-	mismatch := h.canon.Match(canonicalPrint(held.Fingerprint), x.request, x.print)
+	mismatch := h.canon.Match(canonicalPrint(held.Fingerprint), x.print)
 	if mismatch == nil {
 		return nil
 	}
