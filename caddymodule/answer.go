@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 
+	"github.com/caddy-idempotency/caddy-idempotency/canonical"
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
@@ -84,7 +85,7 @@ func (h *Handler) answerFromHolder(x *exchange, b *backend, holder store.Identit
 
 // compare refuses a key that comes back with another request.
 func (h *Handler) compare(x *exchange, held *store.Record) error {
-	mismatch := h.canon.Match(canonicalPrint(held.Fingerprint), x.request, x.print)
+	mismatch := h.canon.Match(canonical.Fingerprint(held.Fingerprint), x.print)
 	if mismatch == nil {
 		return nil
 	}

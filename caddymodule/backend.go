@@ -126,7 +126,7 @@ func (b *backend) Destruct() error {
 	if s == nil {
 		return nil
 	}
-	b.settler.round(b.timeout)
+	b.settler.finish(b.timeout)
 	return s.Close()
 }
 
@@ -165,7 +165,7 @@ func (b *backend) has(id store.Identity) bool {
 // settle makes one write of an outcome, detached from the client, and reports
 // whether it is done. If not, the settler goes on with it.
 func (b *backend) settle(j job) bool {
-	err := j.try(b.timeout)
+	err := j.try(context.Background(), b.timeout) // neither the client's, nor one that ends with the configuration
 	if err == nil {
 		return true
 	}

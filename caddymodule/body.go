@@ -9,7 +9,6 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-idempotency/caddy-idempotency/canonical"
-	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
 // Default limits in bytes.
@@ -88,12 +87,4 @@ func concretePath(r *http.Request) string {
 		}
 	}
 	return path
-}
-
-func storedPrint(fp canonical.Fingerprint) store.Fingerprint {
-	return store.Fingerprint{Algorithm: fp.Algorithm, Version: fp.Version, Sum: fp.Sum, Members: fp.Members}
-}
-
-func canonicalPrint(fp store.Fingerprint) canonical.Fingerprint {
-	return canonical.Fingerprint{Algorithm: fp.Algorithm, Version: fp.Version, Sum: fp.Sum, Members: fp.Members}
 }

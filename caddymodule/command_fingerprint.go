@@ -61,7 +61,6 @@ func (s sample) print(w io.Writer, files []string) error {
 		return err
 	}
 	var prints []canonical.Fingerprint
-	var requests []*canonical.Request
 	for _, file := range files {
 		request, err := s.request(file)
 		if err != nil {
@@ -77,12 +76,12 @@ func (s sample) print(w io.Writer, files []string) error {
 		}
 		fmt.Fprintf(w, "%s\n  canonical    %s\n  fingerprint  %s (algorithm %d, version %q)\n",
 			file, form, hex.EncodeToString(print.Sum[:]), print.Algorithm, print.Version)
-		requests, prints = append(requests, request), append(prints, print)
+		prints = append(prints, print)
 	}
 	if len(prints) < 2 {
 		return nil
 	}
-	if mismatch := policy.Match(prints[0], requests[1], prints[1]); mismatch != nil {
+	if mismatch := policy.Match(prints[0], prints[1]); mismatch != nil {
 		return fmt.Errorf("they are two requests: %s", strings.Join(mismatch.Names(), ", "))
 	}
 	fmt.Fprintln(w, "they are the same request")

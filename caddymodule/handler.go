@@ -237,7 +237,7 @@ func (h *Handler) serve(x *exchange) error {
 
 	waiting := h.newWait()
 	for range claimRounds {
-		claim, held, err := backend.claim(x.r.Context(), x.id, storedPrint(x.print), x.natural, h.lease(), h.quotas)
+		claim, held, err := backend.claim(x.r.Context(), x.id, store.Fingerprint(x.print), x.natural, h.lease(), h.quotas)
 		var taken *store.NaturalKeyTakenError
 		var exceeded *store.QuotaExceededError
 		var gone bool

@@ -29,6 +29,10 @@ const (
 
 	settlerFirstPause = 100 * time.Millisecond
 	settlerLastPause  = 5 * time.Second
+
+	// settlerGrace is how long the last try of all that waits may take, when the store
+	// is to be closed. A reload, or the end of the process, waits for it.
+	settlerGrace = 5 * time.Second
 )
 
 // settler goes on with writes that the store did not take. Each carries its claim's
@@ -56,9 +60,8 @@ type job struct {
 }
 
 // try makes the write. Its error says that the outcome is not durable yet.
-func (j job) try(timeout time.Duration) error {
-	// Not the client's context, nor one that ends with the configuration.
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+func (j job) try(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := j.write(ctx)
 	var lost *store.ClaimLostError
@@ -110,7 +113,7 @@ func (s *settler) run(ctx context.Context, timeout time.Duration) {
 		case <-ctx.Done():
 			return
 		}
-		for wait := settlerFirstPause; !s.round(timeout); wait = min(wait*2, settlerLastPause) {
+		for wait := settlerFirstPause; !s.round(ctx, timeout); wait = min(wait*2, settlerLastPause) {
 			if !pause(ctx, wait) {
 				return
 			}
@@ -118,18 +121,32 @@ func (s *settler) run(ctx context.Context, timeout time.Duration) {
 	}
 }
 
+// finish gives what still waits a last try, and says of each outcome that is left
+// that nobody will store it.
+func (s *settler) finish(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), settlerGrace)
+	defer cancel()
+	s.round(ctx, timeout)
+	for _, j := range s.outcomes { // nothing is added any more
+		s.remove(j)
+		metrics.givenUp.Inc()
+		j.log().Error("outcome is given up, since its store is closed; its record becomes unknown with its lease")
+	}
+	s.outcomes = nil
+}
+
 // round tries each waiting write once, outcomes first, and reports whether none is
 // left. One that finds the store away ends the round, as the others would.
-func (s *settler) round(timeout time.Duration) (empty bool) {
-	if away := s.tryAll(&s.outcomes, timeout); !away {
-		s.tryAll(&s.claims, timeout)
+func (s *settler) round(ctx context.Context, timeout time.Duration) (empty bool) {
+	if away := s.tryAll(ctx, &s.outcomes, timeout); !away {
+		s.tryAll(ctx, &s.claims, timeout)
 	}
 	return s.waiting() == 0
 }
 
-// tryAll tries the writes of one queue and keeps those that failed, in their order.
-// What is added meanwhile waits behind them.
-func (s *settler) tryAll(queue *[]job, timeout time.Duration) (away bool) {
+// tryAll tries the writes of one queue until the context ends, and keeps those that
+// failed, in their order. What is added meanwhile waits behind them.
+func (s *settler) tryAll(ctx context.Context, queue *[]job, timeout time.Duration) (away bool) {
 	s.mu.Lock()
 	batch := *queue
 	*queue = nil
@@ -137,7 +154,11 @@ func (s *settler) tryAll(queue *[]job, timeout time.Duration) (away bool) {
 
 	var failed []job
 	for i, j := range batch {
-		err := j.try(timeout)
+		if ctx.Err() != nil {
+			failed = append(failed, batch[i:]...)
+			break
+		}
+		err := j.try(ctx, timeout)
 		var engine *store.EngineError
 		switch {
 		case err == nil:

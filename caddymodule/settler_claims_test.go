@@ -28,10 +28,10 @@ func TestClaimsThatWereNeverProvedLeaveRoomForOutcomes(t *testing.T) {
 	s.add(job{log: nopLog, write: write})
 	require.Equal(t, settlerClaims+1, s.waiting())
 
-	require.False(t, s.round(time.Second))
+	require.False(t, s.round(t.Context(), time.Second))
 	require.Equal(t, before+1, unsettled(t))
 	back = true
-	require.True(t, s.round(time.Second))
+	require.True(t, s.round(t.Context(), time.Second))
 	require.Equal(t, before, unsettled(t))
 	s.add(job{log: nopLog, write: write, claim: true})
 	require.Equal(t, 1, s.waiting(), "there is room again")

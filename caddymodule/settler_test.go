@@ -46,7 +46,7 @@ func TestOutcomeThatTheStoreRejectsDoesNotHoldUpTheOthers(t *testing.T) {
 	}})
 	s.add(job{log: nopLog, write: func(context.Context) error { written = append(written, "second"); return nil }})
 
-	empty := s.round(time.Second)
+	empty := s.round(t.Context(), time.Second)
 
 	require.Equal(t, []string{"second"}, written)
 	require.False(t, empty, "the rejected one is tried again later")
@@ -67,7 +67,7 @@ func TestOutcomeThatTheStoreRejectsIsGivenUpLongAfterItsLease(t *testing.T) {
 			waiting, given := unsettled(t), givenUp(t)
 			s.add(job{log: nopLog, size: 10, leaseEnds: time.Now().Add(-c.leaseEnded), write: func(context.Context) error { return c.refusal }})
 
-			require.Equal(t, c.givenUp, s.round(time.Second))
+			require.Equal(t, c.givenUp, s.round(t.Context(), time.Second))
 
 			if c.givenUp {
 				require.Zero(t, s.size)
@@ -93,7 +93,27 @@ func TestRoundEndsWhenTheStoreIsAway(t *testing.T) {
 		s.add(job{log: nopLog, write: func(context.Context) error { tries++; return away }})
 	}
 
-	empty := s.round(time.Second)
+	empty := s.round(t.Context(), time.Second)
+
+	require.False(t, empty)
+	require.Equal(t, 1, tries)
+	require.Equal(t, 5, s.waiting())
+}
+
+func TestRoundEndsWithItsTime(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	s := newSettler()
+	tries := 0
+	for range 5 {
+		s.add(job{log: nopLog, write: func(context.Context) error {
+			tries++
+			stop()
+			return &store.EngineError{Failure: store.Busy, Err: errors.New("locked")}
+		}})
+	}
+
+	empty := s.round(ctx, time.Second)
 
 	require.False(t, empty)
 	require.Equal(t, 1, tries)
@@ -104,7 +124,7 @@ func TestRecordSettledBySomebodyElseIsLeftAlone(t *testing.T) {
 	s := newSettler()
 	s.add(job{log: nopLog, write: func(context.Context) error { return &store.ClaimLostError{} }})
 
-	require.True(t, s.round(time.Second))
+	require.True(t, s.round(t.Context(), time.Second))
 }
 
 func TestWaitingOutcomesAreBoundedInMemory(t *testing.T) {

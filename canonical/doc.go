@@ -7,7 +7,7 @@
 //
 //	Rules ── Compile ──▶ Policy ── Fingerprint(request) ──▶ {algorithm, version, SHA-256, digests of the members}
 //	                        │
-//	                        └───── Match(stored, request, now) ──▶ nil, or a Mismatch that names what differs
+//	                        └───── Match(stored, now) ──▶ nil, or a Mismatch that names what differs
 //
 // # What is hashed
 //

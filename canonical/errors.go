@@ -61,9 +61,6 @@ func (e *BodyError) Error() string {
 	return s.String()
 }
 
-// Malformed reports whether the body is not what its media type says, or breaks a rule of the route.
-func (e *BodyError) Malformed() bool { return e.Kind == Malformed || e.Kind == RuleViolated }
-
 // Unsupported reports whether the media type or the content coding is one that cannot be read.
 func (e *BodyError) Unsupported() bool {
 	return e.Kind == UnsupportedMedia || e.Kind == UnsupportedCoding

@@ -49,18 +49,11 @@ func (m *Mismatch) Names() []string {
 	return names
 }
 
-// Match compares a request with the fingerprint that a record keeps, by the algorithm that made it. now is the request's
-// fingerprint as this policy has just computed it. The result is nil if they are the same request; whatever cannot be
-// told for sure is a mismatch.
-func (p *Policy) Match(stored Fingerprint, r *Request, now Fingerprint) *Mismatch {
+// Match compares the fingerprint that a record keeps with a request's, as this policy has just computed it, by the
+// algorithm that made the former. There is one so far. The result is nil if they are the same request; whatever cannot
+// be told for sure is a mismatch.
+func (p *Policy) Match(stored, now Fingerprint) *Mismatch {
 	m := &Mismatch{Reason: Differs, Stored: stored.Version, Now: p.version}
-	if now.Algorithm != stored.Algorithm {
-		var err error
-		if now, err = p.fingerprintBy(stored.Algorithm, r); err != nil {
-			m.Reason = UnknownAlgorithm
-			return m
-		}
-	}
 	if stored.Algorithm != Algorithm1 {
 		m.Reason = UnknownAlgorithm
 		return m
@@ -75,20 +68,6 @@ func (p *Policy) Match(stored Fingerprint, r *Request, now Fingerprint) *Mismatc
 	m.Parts = append(m.Parts, differing(readParts(stored.Members, p.key), readParts(now.Members, p.key))...)
 	return m
 }
-
-// fingerprintBy computes a fingerprint by the algorithm of an older record. There is one so far.
-func (p *Policy) fingerprintBy(algorithm int16, r *Request) (Fingerprint, error) {
-	if algorithm != Algorithm1 {
-		return Fingerprint{}, errUnknownAlgorithm
-	}
-	return p.Fingerprint(r)
-}
-
-type unknownAlgorithm struct{}
-
-func (unknownAlgorithm) Error() string { return "unknown algorithm of a fingerprint" }
-
-var errUnknownAlgorithm error = unknownAlgorithm{}
 
 // differing lists the parts that are not in both with the same digest. A part that is missing on a side that was too
 // large to be kept in full may be among its others, so that is what is named.

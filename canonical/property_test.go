@@ -192,7 +192,7 @@ func TestAnyChangeChangesTheFingerprint(t *testing.T) {
 		y, err := p.Fingerprint(jsonRequest([]byte(b)))
 		require.NoError(t, err, b)
 		require.NotEqual(t, x.Sum, y.Sum, "%s\n%s", a, b)
-		require.NotEmpty(t, p.Match(x, jsonRequest([]byte(b)), y).Parts)
+		require.NotEmpty(t, p.Match(x, y).Parts)
 	})
 }
 

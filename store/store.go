@@ -173,9 +173,6 @@ type Claim struct {
 	leaseEnds time.Time
 }
 
-// Identity of the claimed record.
-func (c *Claim) Identity() Identity { return c.id }
-
 // LeaseEnds is when the lease is over, at the latest, by this process's
 // monotonic clock. Whoever has not begun to forward by then must not begin:
 // the record may have been resolved and the key claimed again.

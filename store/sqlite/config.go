@@ -30,10 +30,6 @@ type Config struct {
 
 	// Timeout bounds each store call, all in all. Default 5 s.
 	Timeout time.Duration
-
-	// SkipMigrations leaves the schema to somebody else. Open then only checks
-	// that it is there.
-	SkipMigrations bool
 }
 
 // Check reports whether the configuration can be used, without touching a file.
@@ -49,9 +45,9 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Open takes the database for this Engine alone, brings its schema up to date
-// unless told not to, and returns the engine. *InUseError if another has it,
-// *store.SchemaError if its schema is not this program's.
+// Open takes the database for this Engine alone, brings its schema up to date,
+// and returns the engine. *InUseError if another has it, *store.SchemaError if a
+// newer program has migrated it.
 //
 // One Engine has the file until it is closed. Whoever configures a process anew
 // while it serves hands the Engine on instead of opening a second one.
@@ -73,7 +69,7 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	e := &Engine{timeout: config.Timeout, lock: lock}
 	// No two connections change the journal mode at once: the writer comes first.
 	writer := openPool(dsn(path, config.Timeout, writing), 1)
-	if err := prepareSchema(ctx, writer, config); err != nil {
+	if err := prepareSchema(ctx, writer, config.Timeout); err != nil {
 		return nil, errors.Join(err, writer.Close(), lock.Close())
 	}
 	e.readers = openPool(dsn(path, config.Timeout, reading), readConns)

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
@@ -13,45 +14,39 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// Migrations returns the steps of the schema in order, for whoever applies them
-// by hand. Bookkeeping is the statement that each of them has to be followed by
-// in the same transaction.
-func Migrations() []store.Migration {
+// migrations returns the steps of the schema in order.
+func migrations() []store.Migration {
 	files, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
-	migrations, err := store.LoadMigrations(files)
+	steps, err := store.LoadMigrations(files)
 	if err != nil {
 		panic(err) // checked by every test
 	}
-	return migrations
+	return steps
 }
 
-// MigrationsTable makes the table that says which migrations were applied.
-const MigrationsTable = `CREATE TABLE IF NOT EXISTS idempotency_migrations (
+// migrationsTable makes the table that says which migrations were applied.
+const migrationsTable = `CREATE TABLE IF NOT EXISTS idempotency_migrations (
 	version    INTEGER NOT NULL PRIMARY KEY,
 	name       TEXT    NOT NULL,
 	applied_at INTEGER NOT NULL DEFAULT (` + now + `)
 ) STRICT`
 
-// Bookkeeping returns the statement that records a migration as applied.
-func Bookkeeping(m store.Migration) string {
-	return fmt.Sprintf(`INSERT INTO idempotency_migrations (version, name) VALUES (%d, '%s')`, m.Version, m.Name)
-}
-
 const (
-	migrationsExist = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'idempotency_migrations'`
-	latestMigration = `SELECT coalesce(max(version), 0) FROM idempotency_migrations`
+	migrationApplied = `INSERT INTO idempotency_migrations (version, name) VALUES (?, ?)`
+	migrationsExist  = `SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'idempotency_migrations'`
+	latestMigration  = `SELECT coalesce(max(version), 0) FROM idempotency_migrations`
 )
 
-// prepareSchema brings the schema up to date, or only checks that it is. The
-// database is ours alone by now, so that no further lock is needed.
-func prepareSchema(ctx context.Context, db *sql.DB, config Config) error {
-	ctx, cancel := context.WithTimeout(ctx, config.Timeout)
+// prepareSchema brings the schema up to date. The database is ours alone by now,
+// so that no further lock is needed.
+func prepareSchema(ctx context.Context, db *sql.DB, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	program := Migrations()
+	program := migrations()
 	version, err := schemaVersion(ctx, db)
 	if err != nil {
 		return failed("checking schema", err)
@@ -59,7 +54,7 @@ func prepareSchema(ctx context.Context, db *sql.DB, config Config) error {
 	switch {
 	case version == len(program):
 		return nil
-	case version > len(program) || config.SkipMigrations:
+	case version > len(program):
 		return &store.SchemaError{Database: version, Program: len(program)}
 	}
 	if err := migrate(ctx, db, program[version:]); err != nil {
@@ -86,14 +81,14 @@ func migrate(ctx context.Context, db *sql.DB, missing []store.Migration) error {
 	}
 	defer tx.Rollback() // does nothing after Commit
 
-	if _, err := tx.ExecContext(ctx, MigrationsTable); err != nil {
+	if _, err := tx.ExecContext(ctx, migrationsTable); err != nil {
 		return err
 	}
 	for _, m := range missing {
 		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
 			return fmt.Errorf("migration %04d_%s: %w", m.Version, m.Name, err)
 		}
-		if _, err := tx.ExecContext(ctx, Bookkeeping(m)); err != nil {
+		if _, err := tx.ExecContext(ctx, migrationApplied, m.Version, m.Name); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ func TestSchemaIsMadeOnceAndRecorded(t *testing.T) {
 	rows, err := db.QueryContext(t.Context(), "SELECT version, name, applied_at FROM idempotency_migrations ORDER BY version")
 	require.NoError(t, err)
 	defer rows.Close()
-	for _, m := range Migrations() {
+	for _, m := range migrations() {
 		var version int
 		var name string
 		var appliedAt int64
@@ -39,40 +39,19 @@ func TestDatabaseOfANewerProgramIsLeftAlone(t *testing.T) {
 	e, err := Open(t.Context(), Config{Path: path})
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
-	newer := len(Migrations()) + 1
+	newer := len(migrations()) + 1
 	db := intrude(t, path)
 	mustExec(t, db, "INSERT INTO idempotency_migrations (version, name) VALUES (?, 'of_tomorrow')", newer)
 
-	for _, skip := range []bool{false, true} {
-		_, err = Open(t.Context(), Config{Path: path, SkipMigrations: skip})
-		var schema *store.SchemaError
-		require.ErrorAs(t, err, &schema)
-		require.True(t, schema.Newer())
-		require.Equal(t, newer, schema.Database)
-	}
+	_, err = Open(t.Context(), Config{Path: path})
+	var schema *store.SchemaError
+	require.ErrorAs(t, err, &schema)
+	require.True(t, schema.Newer())
+	require.Equal(t, newer, schema.Database)
 
 	// The refusal has given the lock back.
 	mustExec(t, db, "DELETE FROM idempotency_migrations WHERE version = ?", newer)
 	claim(t, open(t, Config{Path: path}), newDraft("K1"))
-}
-
-func TestSchemaThatSomebodyElseAppliesIsChecked(t *testing.T) {
-	path := databasePath(t)
-	config := Config{Path: path, SkipMigrations: true}
-
-	_, err := Open(t.Context(), config)
-	var schema *store.SchemaError
-	require.ErrorAs(t, err, &schema)
-	require.Equal(t, &store.SchemaError{Database: 0, Program: len(Migrations())}, schema)
-
-	// By hand, as the printed statements say.
-	db := intrude(t, path)
-	mustExec(t, db, MigrationsTable)
-	for _, m := range Migrations() {
-		mustExec(t, db, m.SQL)
-		mustExec(t, db, Bookkeeping(m))
-	}
-	claim(t, open(t, config), newDraft("K1"))
 }
 
 func TestMigrationThatFailsLeavesNothing(t *testing.T) {

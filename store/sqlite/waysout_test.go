@@ -245,7 +245,7 @@ FROM idempotency_records`
 func TestUpgradeFromVersion1KeepsEveryRecord(t *testing.T) {
 	path := t.TempDir() + "/idempotency.db"
 	old := openPool(dsn(path, DefaultTimeout, writing), 1)
-	require.NoError(t, migrate(t.Context(), old, Migrations()[:1]))
+	require.NoError(t, migrate(t.Context(), old, migrations()[:1]))
 	mustExec(t, old, recordsOfVersion1)
 	var before, after string
 	require.NoError(t, old.QueryRowContext(t.Context(), everyRow).Scan(&before))
