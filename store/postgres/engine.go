@@ -30,7 +30,7 @@ type Engine struct {
 	config  Config
 	writes  *batches // claims and settlements
 	reads   *batches // of records that are settled
-	settled hints    // which these may be
+	seen    store.Hints // see Claim
 
 	exactBelow int64 // size of the table in bytes, see Stats
 }
@@ -49,7 +49,7 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	defer cancel()
 
 	// A hint is no proof, and enough not to let the caller take the key for a new one.
-	m := &member{op: "claiming record", draft: &draft, lost: e.settled.has(draft.Identity)}
+	m := &member{op: "claiming record", draft: &draft, lost: e.seen.Has(draft.Identity)}
 	won, held, err = e.claim(ctx, m)
 	var failed *store.EngineError
 	if m.lost && errors.As(err, &failed) {
@@ -116,7 +116,7 @@ func (e *Engine) claimTogether(ctx context.Context, m *member) error {
 	case err != nil:
 		return err
 	case m.held != nil:
-		e.settled.add(m.draft.Identity)
+		e.seen.Add(m.draft.Identity)
 	case hinted:
 		return e.writes.join(ctx, m)
 	}

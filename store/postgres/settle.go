@@ -77,7 +77,7 @@ func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.To
 		}})
 	}
 	if err == nil {
-		e.settled.add(id)
+		e.seen.Add(id)
 	}
 	return err
 }

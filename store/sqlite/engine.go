@@ -43,6 +43,7 @@ type Engine struct {
 	writer  *writer
 	readers *sql.DB
 	reading *sql.Stmt // selectRecord, compiled once for each connection
+	seen    store.Hints // see Claim
 }
 
 var _ store.Engine = (*Engine)(nil)
@@ -68,6 +69,15 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 
+	if e.seen.Has(draft.Identity) {
+		held, err := e.read(ctx, draft.Identity)
+		switch {
+		case err == nil && held.State == store.Completed:
+			return false, held, nil
+		case err != nil && err != store.ErrNoRecord:
+			return false, nil, notWon(err)
+		}
+	}
 	steps := []step{{insertClaim, claimArgs(draft)}}
 	if len(draft.Quotas) > 0 {
 		steps = claimWithinSteps(draft)
@@ -77,11 +87,19 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		return err == nil, nil, err
 	}
 	won, held, err = e.lostTo(ctx, draft)
+	if err == nil && !won && held != nil && held.State == store.Completed {
+		e.seen.Add(draft.Identity)
+	}
+	return won, held, notWon(err)
+}
+
+// notWon is the error of a claim that was decided against.
+func notWon(err error) error {
 	var failed *store.EngineError
 	if errors.As(err, &failed) {
 		err = &store.NotWonError{Err: err}
 	}
-	return won, held, err
+	return err
 }
 
 // lostTo reads what decided against a claim, which may turn out to be an earlier try
@@ -149,11 +167,15 @@ WHERE tenant = ?1 AND actor = ?2 AND operation = ?3 AND key = ?4
 // Complete implements store.Engine.
 func (e *Engine) Complete(ctx context.Context, id store.Identity, token store.Token, c store.Completion) error {
 	header, body := c.Response.Encode()
-	return e.transition(ctx, "completing record", step{complete, []any{
+	err := e.transition(ctx, "completing record", step{complete, []any{
 		id.Tenant, id.Actor, id.Operation, id.Key, token[:],
 		c.Status, orNull(c.Resource), header, body,
 		milliseconds(c.ReplayFor), milliseconds(c.KeepFor),
 	}})
+	if err == nil {
+		e.seen.Add(id)
+	}
+	return err
 }
 
 const markUnknown = `

@@ -45,6 +45,9 @@ func TestFileThatSomebodyElseWritesToIsBusy(t *testing.T) {
 	e := open(t, Config{Path: path, Timeout: time.Second})
 	draft := newDraft("K1")
 	claim(t, e, draft)
+	done := newDraft("K0")
+	claim(t, e, done)
+	require.NoError(t, e.Complete(t.Context(), done.Identity, done.Token, completion("zero")))
 
 	conn, err := intrude(t, path).Conn(t.Context())
 	require.NoError(t, err)
@@ -57,6 +60,11 @@ func TestFileThatSomebodyElseWritesToIsBusy(t *testing.T) {
 	require.False(t, store.Retryable(err), "it has waited long enough")
 	requireFailure(t, store.Busy, e.Complete(t.Context(), draft.Identity, draft.Token, completion("one")))
 	require.Equal(t, store.Executing, read(t, e, draft.Identity).State, "who reads does not wait")
+	again := newDraft("K0")
+	won, held, err := e.Claim(t.Context(), again)
+	require.NoError(t, err)
+	require.False(t, won)
+	require.Equal(t, done.Token, held.Token, "nor does a replay")
 
 	_, err = conn.ExecContext(t.Context(), "ROLLBACK")
 	require.NoError(t, err)
@@ -149,4 +157,16 @@ func TestDamagedFileIsRejected(t *testing.T) {
 
 	_, err = Open(t.Context(), Config{Path: path})
 	requireFailure(t, store.Rejected, err)
+}
+
+// A record that was seen completed may be gone.
+func TestHintThatIsWrongCostsNoClaim(t *testing.T) {
+	path := databasePath(t)
+	e := open(t, Config{Path: path})
+	draft := newDraft("K1")
+	claim(t, e, draft)
+	require.NoError(t, e.Complete(t.Context(), draft.Identity, draft.Token, completion("one")))
+	mustExec(t, intrude(t, path), `DELETE FROM idempotency_records`)
+
+	claim(t, e, newDraft("K1"))
 }
