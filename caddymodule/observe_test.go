@@ -89,6 +89,20 @@ func TestKeyIsNowhereInWhatTheModuleSays(t *testing.T) {
 	})
 }
 
+func TestProbeThatFailsDoesNotLogItsURL(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, onSQLite(t), "verify GET http://127.0.0.1:1/?ref={idempotency.key} {\nexists 200\n}")
+	const key = "a-secret-of-the-client"
+
+	g.post(key, order(100), fault("reset"))
+	g.post(key, order(100))
+
+	g.process().awaitLog(t, "outcome is still unknown", "connection refused", digestOf(key))
+	for _, entry := range g.process().entries(t, "http.handlers.idempotency") {
+		require.NotContains(t, entry.line, key)
+	}
+}
+
 func TestStateChangesThatAreNotRoutineAreLogged(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		g := newGateway(t, s)
