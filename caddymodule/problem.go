@@ -44,7 +44,7 @@ var (
 	problemExpired        = problem{"response-expired", 410, "The request was answered as original_status says, and its response is no longer kept", false, outcomeExpired}
 	problemBusinessKey    = problem{"business-key-taken", 409, "The business key in this request belongs to another idempotency key", false, outcomeBusinessKey}
 	problemQuota          = problem{"quota-exceeded", 429, "The caller's quota for new requests is used up", true, outcomeQuota}
-	problemStore          = problem{"store-unavailable", 503, "The idempotency store does not answer; this attempt was not forwarded", true, outcomeStoreError}
+	problemStore          = problem{"store-unavailable", 503, "The idempotency store gave no usable answer; this attempt was not forwarded", true, outcomeStoreError}
 )
 
 // ProblemBase is what the type of each problem begins with.
