@@ -13,8 +13,6 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-func init() { caddy.RegisterModule(AdminAPI{}) }
-
 // AdminAPI is the operators' side: routes of Caddy's admin endpoint, under Caddy's
 // own access rules, on the store of the configuration that is in force. They find
 // unknown outcomes and decide about them; `caddy idempotency` talks to it.

@@ -179,7 +179,7 @@ func adminShow(d desk, w http.ResponseWriter, r *http.Request) (any, error) {
 func noRecord(audit []decision) error {
 	e := &adminError{adminProblem: adminNoRecord, audit: audit}
 	if len(audit) == 0 {
-		e.text = "there is no record of this tenant, actor, operation and key: the request never arrived, or its key was released; write all four as they are listed"
+		e.text = "there is no record of this tenant, actor, operation and key: the request never arrived or was refused, its key was released, or it was forgotten after keep_for; write all four as they are listed"
 	} else {
 		last := audit[len(audit)-1]
 		e.text = "there is no record any more: " + last.sentence() + "; a retry is executed"

@@ -11,16 +11,15 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store/postgres"
 )
 
-func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
-		Name:  "idempotency",
-		Usage: "<command>",
-		Short: "Tools for the idempotency module",
-		CobraFunc: func(cmd *cobra.Command) {
-			cmd.AddCommand(fingerprintCommand(), migrationsCommand())
-			cmd.AddCommand(operatorCommands()...)
-		},
-	})
+// command is `caddy idempotency`.
+var command = caddycmd.Command{
+	Name:  "idempotency",
+	Usage: "<command>",
+	Short: "Tools for the idempotency module",
+	CobraFunc: func(cmd *cobra.Command) {
+		cmd.AddCommand(fingerprintCommand(), migrationsCommand())
+		cmd.AddCommand(operatorCommands()...)
+	},
 }
 
 // migrationsCommand prints the schema for a DBA: `migrate off` leaves it to them.

@@ -159,7 +159,7 @@ func showCommand() *cobra.Command {
 		"Show a record, and what was decided about it",
 		`
 Shows all that is known of one record, with the audit of what operators and the
-verifier decided. After a release, the audit is what is left.
+verifier decided. The audit is left when the record is gone.
 `,
 		func(ctx context.Context, out io.Writer) error {
 			return do(ctx, o, out, http.MethodPost, adminBase+"show", input, printShown)

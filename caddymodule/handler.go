@@ -13,8 +13,8 @@ import (
 )
 
 // Handler makes the writes of the handlers after it safe to retry. For one
-// scoped key, they receive a request at most once; its answer is stored and shown
-// to every retry.
+// scoped key, they receive a request at most once unless they are known to have
+// done nothing; its answer is stored and shown to every retry.
 //
 // It belongs after authentication, which is where its directive is ordered, and
 // before the proxy.

@@ -4,6 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,6 +91,52 @@ func TestKeyIsNowhereInWhatTheModuleSays(t *testing.T) {
 		require.Greater(t, loggers, 5, "it does say something")
 		require.NotContains(t, g.metrics(), key)
 	})
+}
+
+func TestFiltersOfTheOperationsPageLeaveNoKeyInAnyLog(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	filters := regexp.MustCompile(`(?s)format filter \{.*?\n\t\t\}`).Find(page)
+	require.NotEmpty(t, filters)
+	file := filepath.Join(t.TempDir(), "log")
+	g := configure(t, onSQLite(t), config{
+		global:  "log filtered {\nlevel DEBUG\noutput file " + file + "\n" + string(filters) + "\n}",
+		before:  "idempotency_status /idempotency/* {\nactor shared\noperation create-order\n}",
+		options: "wait off\non_in_flight accepted /idempotency/{idempotency.key}",
+	})
+	const key = "a-secret-of-the-client"
+	named := func(r *http.Request) { r.Header.Set("X-Client-Reference", "R-1") } // where this client has the key, too
+
+	first := g.later(key, order(100), named, fault("hold"))
+	g.upstream.awaitHeld(1)
+	accepted := g.post(key, order(100), named)
+	status := g.post("", "", method("GET"), path(accepted.header.Get("Location")))
+	g.upstream.Release(0)
+	first().first(201)
+	g.process().stop(t)
+	g.process().awaitExit(t)
+
+	require.Equal(t, []int{202, 200}, []int{accepted.status, status.status})
+	log, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(log), `"Location":["/idempotency/-"]`)
+	require.Contains(t, string(log), `"uri":"/idempotency/-"`)
+	require.NotContains(t, string(log), key)
+}
+
+func TestProbeThatFailsDoesNotLogItsURL(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, onSQLite(t), "verify GET http://127.0.0.1:1/?ref={idempotency.key} {\nexists 200\n}")
+	const key = "a-secret-of-the-client"
+
+	g.post(key, order(100), fault("reset"))
+	g.post(key, order(100))
+
+	g.process().awaitLog(t, "outcome is still unknown", "connection refused", digestOf(key))
+	for _, entry := range g.process().entries(t, "http.handlers.idempotency") {
+		require.NotContains(t, entry.line, key)
+	}
 }
 
 func TestStateChangesThatAreNotRoutineAreLogged(t *testing.T) {

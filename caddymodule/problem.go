@@ -39,12 +39,12 @@ var (
 	problemUnknown        = problem{"outcome-unknown", 409, "It is not known whether this request was executed", true, outcomeUnknown}
 	problemUnknownTimeout = problem{"outcome-unknown", 504, "The upstream did not answer in time; it is not known whether it executed the request", true, outcomeBecameUnknown}
 	problemUnknownGateway = problem{"outcome-unknown", 502, "The upstream did not answer properly; it is not known whether it executed the request", true, outcomeBecameUnknown}
-	problemBrokenOff      = problem{"response-incomplete", 502, "The request was executed, and its response broke off", false, outcomeBrokenOff}
-	problemNotRetained    = problem{"response-not-retained", 409, "The request was executed, and its response is not kept", false, outcomeNotRetained}
-	problemExpired        = problem{"response-expired", 410, "The request was executed, and its response is no longer kept", false, outcomeExpired}
+	problemBrokenOff      = problem{"response-incomplete", 502, "The request was answered as original_status says, and its response broke off", false, outcomeBrokenOff}
+	problemNotRetained    = problem{"response-not-retained", 409, "The request was answered as original_status says, and its response is not kept", false, outcomeNotRetained}
+	problemExpired        = problem{"response-expired", 410, "The request was answered as original_status says, and its response is no longer kept", false, outcomeExpired}
 	problemBusinessKey    = problem{"business-key-taken", 409, "The business key in this request belongs to another idempotency key", false, outcomeBusinessKey}
 	problemQuota          = problem{"quota-exceeded", 429, "The caller's quota for new requests is used up", true, outcomeQuota}
-	problemStore          = problem{"store-unavailable", 503, "The idempotency store does not answer; this attempt was not forwarded", true, outcomeStoreError}
+	problemStore          = problem{"store-unavailable", 503, "The idempotency store gave no usable answer; this attempt was not forwarded", true, outcomeStoreError}
 )
 
 // ProblemBase is what the type of each problem begins with.

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 )
 
 func init() {
@@ -11,6 +12,9 @@ func init() {
 	caddy.RegisterModule(SQLiteStore{})
 	caddy.RegisterModule(Handler{})
 	caddy.RegisterModule(Status{})
+	caddy.RegisterModule(AdminAPI{})
+
+	caddycmd.RegisterCommand(command)
 
 	httpcaddyfile.RegisterGlobalOption("idempotency", parseApp)
 	httpcaddyfile.RegisterHandlerDirective("idempotency", parseHandler)

@@ -42,7 +42,7 @@ func (h *Handler) keeps(rec *recorder) *store.Response {
 	return &store.Response{Header: h.headers.stored(rec.head, rec.before), Body: rec.body.Bytes()}
 }
 
-// replayReference shows that the request was executed, and what it made.
+// replayReference shows how the request was answered, and what it made.
 func (h *Handler) replayReference(x *exchange, held *store.Record) error {
 	header := x.w.Header()
 	if held.Resource != "" {

@@ -152,7 +152,7 @@ func (v *Verifier) probe(ctx context.Context, record *store.Record, maxBody int6
 	}
 	response, err := v.client.Do(r)
 	if err != nil {
-		return findingNothing, nil, err
+		return findingNothing, nil, errors.Unwrap(err) // *url.Error, whose text has the URL, and so the key
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))

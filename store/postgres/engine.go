@@ -7,10 +7,10 @@
 // settlements that come at once share a transaction (batch.go).
 // When which transition may happen is decided in package store.
 //
-// The engine works through a transaction-mode pooler, needs no more than the
-// rights to read and write its tables, and uses nothing that the distributed
-// engines which speak PostgreSQL's protocol lack: no advisory lock, no
-// notification.
+// The engine works through a transaction-mode pooler, and serves with no more than
+// the rights to read and write its tables: it uses no advisory lock, no
+// notification and no setting of a session. Other engines that speak PostgreSQL's
+// protocol have not been tried, and sweeps and migrations use what some of them lack.
 package postgres
 
 import (
