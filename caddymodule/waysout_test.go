@@ -189,6 +189,29 @@ func TestReplayByRefetchAsksWithTheRightsOfWhoeverAsks(t *testing.T) {
 	})
 }
 
+func TestReplayByRefetchShowsTheBodyWhereTheFirstAnswerHadNone(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			for r := c.read(); r != nil; r = c.read() {
+				if r.Method == "POST" {
+					c.say("HTTP/1.1 204 No Content\r\nLocation: /orders/7\r\n\r\n")
+				} else {
+					c.say("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnow")
+				}
+			}
+		})
+		g := configure(t, s, config{upstream: raw.addr, options: "replay refetch"})
+
+		g.post("K1", order(100)).first(204)
+		again := g.post("K1", order(100))
+
+		require.NoError(t, again.err)
+		require.Equal(t, 200, again.status)
+		require.Equal(t, "now", string(again.body))
+		require.True(t, again.isReplay())
+	})
+}
+
 func TestOnlyADigestOfTheKeyIsStored(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		s.directive += "\nsecret 0123456789abcdef0123456789abcdef"
