@@ -2,6 +2,7 @@ package caddymodule_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
