@@ -27,6 +27,7 @@ func TestBusinessKeyIsExecutedOnceWhateverTheIdempotencyKey(t *testing.T) {
 		s.awaitState(t, "K1", "expired")
 		require.Equal(t, problem(409, "business-key-taken"), g.post("K5", requisition("R-1", 100)).problem(), "a tombstone holds it too")
 		require.Equal(t, 2, g.upstream.Stats().Executions)
+		require.Equal(t, 4, g.storeCalls("claim"), "that somebody else holds it is no error of the store")
 	})
 }
 
