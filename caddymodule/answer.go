@@ -55,6 +55,9 @@ func (h *Handler) answerFrom(x *exchange, b *backend, held *store.Record, w *wai
 
 		held, err = b.read(x.r.Context(), held.Identity)
 		switch {
+		case x.r.Context().Err() != nil:
+			x.outcome = outcomeClientGone
+			return false, nil
 		case errors.Is(err, store.ErrNoRecord):
 			return true, nil
 		case err != nil:

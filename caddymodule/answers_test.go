@@ -238,6 +238,8 @@ func TestLargeResponseThatBreaksOffIsCompletedAndBreaksOff(t *testing.T) {
 
 		require.Error(t, first.err, "the client sees that it is not whole")
 		require.Equal(t, http.StatusCreated, first.status)
+		g.awaitCounted("first", 1)
+		g.process().awaitLog(t, "http.log.access", `"idempotency_outcome":"first"`, digestOf("K1"))
 		require.Equal(t, problem(409, "response-not-retained"), g.post("K1", order(100)).problem())
 		g.settled(1)
 	})

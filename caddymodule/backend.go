@@ -146,12 +146,14 @@ func (b *backend) claim(ctx context.Context, id store.Identity, fp store.Fingerp
 	return claim, held, err
 }
 
+// read reads a record. The client cannot cancel it: that would look like a failure
+// of the store, and costs the connection that it is read on.
 func (b *backend) read(ctx context.Context, id store.Identity) (*store.Record, error) {
 	s := b.store.Load()
 	if s == nil {
 		return nil, errNotOpen
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
 	return s.Read(ctx, id)
 }

@@ -2,6 +2,7 @@ package caddymodule_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +67,26 @@ func TestDatabaseThatGoesAwayWhileTheUpstreamWorksIsToldWhenItIsBack(t *testing.
 	require.Empty(t, again.header.Get("Idempotency-Unsettled"))
 	until(t, "nothing is unsettled", func() bool { return g.metric("caddy_idempotency_unsettled") == 0 })
 	g.settled(1)
+}
+
+func TestKeyIsLoggedAsReleasedWhenItIs(t *testing.T) {
+	t.Parallel()
+	s := onWiredPostgres(t)
+	g := newGateway(t, s)
+
+	answer := g.later("K1", order(100), fault("hold, status:429"))
+	g.upstream.awaitHeld(1)
+	s.link.Cut()
+	g.upstream.Release(0)
+	answer().first(429)
+
+	g.process().awaitLog(t, "outcome is not stored yet", digestOf("K1"))
+	for _, line := range g.process().log.all() {
+		require.NotContains(t, line, "key released")
+	}
+	s.link.Restore()
+	g.process().awaitLog(t, "key released", "status 429", digestOf("K1"))
+	require.Empty(t, s.records(t))
 }
 
 func TestOutcomeThatCouldNotBeStoredIsUnknownAfterACrash(t *testing.T) {
@@ -163,6 +184,37 @@ func TestLockThatIsNotGrantedMeans503AndTheKeyWorksLater(t *testing.T) {
 	_, err = blocker.Exec(t.Context(), `ROLLBACK`)
 	require.NoError(t, err)
 	g.post("K1", order(100)).first(201)
+	g.settled(1)
+}
+
+func TestClientThatHangsUpWhileTheRecordIsReadIsNoFailureOfTheStore(t *testing.T) {
+	t.Parallel()
+	s := postgresStore(t, pgtest.New(t), nil, "timeout 1m", "lock_timeout 1m")
+	g := newGateway(t, s, "wait 1m")
+	first := g.later("K1", order(100), fault("hold"))
+	g.upstream.awaitHeld(1)
+	other := g.beside()
+	hangUp := other.hangUp("K1", order(100))
+	other.awaitClaims(1)
+	blocker := s.postgres.Conn(t)
+	_, err := blocker.Exec(t.Context(), `BEGIN`)
+	require.NoError(t, err)
+	_, err = blocker.Exec(t.Context(), `SELECT 1 FROM idempotency_records WHERE key = 'K1' FOR UPDATE`)
+	require.NoError(t, err)
+	s.postgres.WaitForLockWait(t, 1) // the read
+
+	hangUp()
+	until(t, "the gateway notices it", func() bool {
+		// The only client left is the one that asks.
+		return strings.Count(other.ask("/debug/pprof/goroutine?debug=2"), "net/http.(*connReader).backgroundRead(") == 1
+	})
+	_, err = blocker.Exec(t.Context(), `ROLLBACK`)
+	require.NoError(t, err)
+
+	until(t, "the request is counted", func() bool { return other.counted("client_gone")+other.counted("store_error") == 1 })
+	require.Equal(t, 1, other.counted("client_gone"))
+	g.upstream.Release(0)
+	first().first(201)
 	g.settled(1)
 }
 

@@ -80,6 +80,8 @@ func passOn(e evidence) error {
 // write goes on in the background: the upstream's answer is not to be withheld
 // from the client, and the key stays closed until it is done.
 func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict, rec *recorder) {
+	id := x.id // what waits for the store must not hold the request's body
+	log := func() *zap.Logger { return naming(h.log, id) }
 	var write func(context.Context) error
 	size := 0
 	switch v.fate {
@@ -90,17 +92,21 @@ func (h *Handler) settle(x *exchange, b *backend, claim *store.Claim, v verdict,
 		write = func(ctx context.Context) error { return claim.Complete(ctx, completion) }
 	case fateRelease:
 		x.outcome = outcomeReleased
-		h.logger(x).Info("key released", zap.String("reason", v.reason))
-		write = claim.Release
+		write = func(ctx context.Context) error {
+			err := claim.Release(ctx)
+			if err == nil {
+				log().Info("key released", zap.String("reason", v.reason))
+			}
+			return err
+		}
 	case fateUnknown:
 		x.outcome = outcomeBecameUnknown
-		h.logger(x).Warn("outcome unknown", zap.String("reason", v.reason), zap.Int("status", rec.status))
+		log().Warn("outcome unknown", zap.String("reason", v.reason), zap.Int("status", rec.status))
 		doubt := store.Doubt{Status: rec.status, Resource: h.resource(rec), Reason: inWords(v.reason)}
 		size = sizeOf(doubt.Resource, nil)
 		write = func(ctx context.Context) error { return claim.MarkUnknown(ctx, doubt) }
 	}
-	id := x.id // what waits for the store must not hold the request's body
-	if b.settle(job{id: id, write: write, size: size, leaseEnds: claim.LeaseEnds(), log: func() *zap.Logger { return naming(h.log, id) }}) {
+	if b.settle(job{id: id, write: write, size: size, leaseEnds: claim.LeaseEnds(), log: log}) {
 		return
 	}
 	x.outcome = outcomeUnsettled

@@ -38,8 +38,8 @@ func (h *Handler) forward(x *exchange, rec *recorder) (e evidence) {
 		e.status, e.whole = rec.status, e.err == nil && e.panicked == nil && rec.whole()
 		e.timedOut = timedOut(ctx)
 		e.asked = wire.asked.Load() || proxy.chose()
-		e.neverSent = wire.neverSent() ||
-			(proxy.neverChose() || errors.Is(e.err, errNested)) && !wire.asked.Load() && !body.touched.Load()
+		e.neverSent = !body.touched.Load() && !proxy.answered() && (wire.neverSent() ||
+			!wire.asked.Load() && (proxy.neverChose() || errors.Is(e.err, errNested)))
 	}()
 	e.err = x.next.ServeHTTP(rec, r)
 	return e
@@ -76,7 +76,8 @@ func (h *Handler) prepare(r *http.Request, x *exchange, body *countedBody) {
 
 // wire watches what the HTTP transport does with the network. The errors of
 // Caddy's proxy describe its last attempt alone and are no proof; that a
-// connection was asked for and none was ever obtained is one.
+// connection was asked for and none was ever obtained is one, as far as this
+// transport goes.
 type wire struct {
 	asked, obtained atomic.Bool
 }
@@ -92,14 +93,17 @@ func (w *wire) watch(ctx context.Context) context.Context {
 
 func (w *wire) neverSent() bool { return w.asked.Load() && !w.obtained.Load() }
 
-// proxyWatch tells whether Caddy's proxy ran and found no upstream to choose, as
-// when all of them are unhealthy. It never asks for a connection then, which is
-// not the same as a handler of which nothing is known.
+// proxyWatch tells what Caddy's proxy notes. If it ran and found no upstream to
+// choose, as when all of them are unhealthy, it never asks for a connection, which
+// is not the same as a handler of which nothing is known. And an upstream that the
+// wire does not see may have answered: FastCGI goes without the HTTP transport, and
+// what handles its response may then ask for a connection in vain.
 type proxyWatch struct{ repl *caddy.Replacer }
 
 const (
-	proxyRan   = "http.reverse_proxy.duration"         // set when the proxy returns
-	proxyChose = "http.reverse_proxy.upstream.address" // set for each upstream that it tries
+	proxyRan      = "http.reverse_proxy.duration"         // set when the proxy returns
+	proxyChose    = "http.reverse_proxy.upstream.address" // set for each upstream that it tries
+	proxyAnswered = "http.reverse_proxy.upstream.latency" // set for each answer, whatever the transport
 )
 
 func watchProxy(r *http.Request) proxyWatch {
@@ -107,6 +111,7 @@ func watchProxy(r *http.Request) proxyWatch {
 	// A proxy that ran before this handler, as forward_auth does, has set them too.
 	repl.Delete(proxyRan)
 	repl.Delete(proxyChose)
+	repl.Delete(proxyAnswered)
 	return proxyWatch{repl}
 }
 
@@ -118,6 +123,11 @@ func (p proxyWatch) chose() bool {
 func (p proxyWatch) neverChose() bool {
 	_, ran := p.repl.Get(proxyRan)
 	return ran && !p.chose()
+}
+
+func (p proxyWatch) answered() bool {
+	_, answered := p.repl.Get(proxyAnswered)
+	return answered
 }
 
 // countedBody notes whether anybody has begun to read the body.

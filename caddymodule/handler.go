@@ -178,11 +178,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return caddyhttp.Error(http.StatusInternalServerError, errNested)
 	}
 	x := &exchange{w: w, r: r, next: next}
+	defer h.observe(x) // also if a response that streams breaks off, which is a panic
 	err := h.serve(x)
 	if refusal := (*refusal)(nil); errors.As(err, &refusal) {
 		err = h.refuse(x, refusal)
 	}
-	h.observe(x)
 	return err
 }
 

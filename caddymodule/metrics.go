@@ -66,9 +66,10 @@ type measured struct{ store.Engine }
 func observeCall(kind string, begun time.Time, err error) {
 	result := "ok"
 	var engine *store.EngineError
+	var taken *store.NaturalKeyTakenError
 	var exceeded *store.QuotaExceededError
 	switch {
-	case err == nil, errors.Is(err, store.ErrNoRecord), errors.Is(err, store.ErrNotHeld), errors.As(err, &exceeded):
+	case err == nil, errors.Is(err, store.ErrNoRecord), errors.Is(err, store.ErrNotHeld), errors.As(err, &taken), errors.As(err, &exceeded):
 	case errors.As(err, &engine):
 		result = engine.Failure.String()
 	default:

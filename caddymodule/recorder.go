@@ -56,9 +56,11 @@ func (rec *recorder) WriteHeader(status int) {
 	if n, err := strconv.ParseInt(rec.head.Get("Content-Length"), 10, 64); err == nil {
 		rec.declared = n
 	}
-	if rec.declared > rec.limit && !noBody(status) {
+	switch {
+	case noBody(status): // a 304 may declare the length of what it does not send
+	case rec.declared > rec.limit:
 		rec.stream()
-	} else if rec.declared > 0 {
+	case rec.declared > 0:
 		rec.body.Grow(int(rec.declared))
 	}
 }

@@ -83,6 +83,19 @@ func TestBodyShorterThanDeclaredIsNotWhole(t *testing.T) {
 	require.False(t, rec.whole())
 }
 
+func TestLengthOfABodyThatDoesNotComeTakesNoMemory(t *testing.T) {
+	for _, status := range []int{204, 304} {
+		rec, _, settled := record(4)
+		rec.Header().Set("Content-Length", "9000000000000000000")
+
+		rec.WriteHeader(status)
+
+		require.Zero(t, *settled)
+		require.Zero(t, rec.body.Cap())
+		require.True(t, rec.whole())
+	}
+}
+
 func TestInformationalResponsePassesAndLeavesNoTrace(t *testing.T) {
 	rec, client, _ := record(100)
 

@@ -58,7 +58,7 @@ func (h *Handler) replayReference(x *exchange, held *store.Record) error {
 
 // replayRefetch runs the next handlers for a GET of the resource, as the caller of
 // now. What they say of a caller without rights reaches that caller; a success is
-// answered with the status that the first request had.
+// answered with the status that the first request had, if that allows a body.
 func (h *Handler) replayRefetch(x *exchange, held *store.Record) error {
 	target, err := url.Parse(held.Resource)
 	if err != nil || held.Resource == "" || target.IsAbs() && target.Host != x.r.Host || !target.IsAbs() && target.Host != "" {
@@ -76,7 +76,8 @@ func (h *Handler) replayRefetch(x *exchange, held *store.Record) error {
 	return x.next.ServeHTTP(&refetched{ResponseWriter: x.w, original: held}, r)
 }
 
-// refetched gives a success the status of the first request.
+// refetched gives a success the status of the first request. A 204 could not show
+// what was fetched: that stays a 200.
 type refetched struct {
 	http.ResponseWriter
 	original *store.Record
@@ -91,7 +92,9 @@ func (w *refetched) WriteHeader(status int) {
 	if !w.wrote && status >= 200 {
 		w.wrote = true
 		if status == http.StatusOK {
-			status = w.original.Status
+			if !noBody(w.original.Status) {
+				status = w.original.Status
+			}
 			w.Header().Set(HeaderReplayed, "true")
 			w.Header().Set("Location", w.original.Resource)
 		}

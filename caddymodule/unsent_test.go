@@ -76,6 +76,32 @@ func TestRequestThatOneUpstreamReadIsNotUnsentBecauseTheNextDoesNotListen(t *tes
 	})
 }
 
+// The request comes after the handshake.
+func TestTLSHandshakeThatFailsLeavesTheKeyOpen(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		upstream := newRawUpstream(t, func(c *rawConn) { c.say("HTTP/1.0 400 Bad Request\r\n\r\n") })
+		g := configure(t, s, config{upstream: upstream.addr, proxy: "transport http {\ntls\n}"})
+
+		g.post("K1", order(100)).first(502)
+
+		require.Equal(t, 1, upstream.connections())
+		require.Empty(t, s.records(t))
+	})
+}
+
+// Whoever has read it may have executed it.
+func TestRequestWhoseBodySomebodyReadIsNotUnsent(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := configure(t, s, config{proxy: "request_buffers 1MiB"})
+
+		g.upstream.down()
+		first := g.post("K1", order(100))
+
+		require.Equal(t, problem(502, "outcome-unknown"), first.problem())
+		require.Equal(t, "unknown", s.state(t, "K1"))
+	})
+}
+
 func TestNoHealthyUpstreamLeavesTheKeyOpen(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		g := configure(t, s, config{proxy: "fail_duration 1h"})

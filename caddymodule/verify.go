@@ -152,7 +152,10 @@ func (h *Handler) verifyFor(x *exchange, b *backend, held *store.Record, w *wait
 	s := b.store.Load()
 	ctx, cancel := context.WithTimeout(x.r.Context(), left)
 	defer cancel()
-	err := s.TakeForProbe(ctx, held, h.hold())
+	// A client that goes away ends the probe, and no store call.
+	taking, taken := context.WithTimeout(context.WithoutCancel(ctx), min(left, b.timeout))
+	defer taken()
+	err := s.TakeForProbe(taking, held, h.hold())
 	var overtaken *store.OvertakenError
 	switch {
 	case errors.As(err, &overtaken):

@@ -29,6 +29,7 @@ func TestBusinessKeyIsExecutedOnceWhateverTheIdempotencyKey(t *testing.T) {
 		s.awaitState(t, "K1", "expired")
 		require.Equal(t, problem(409, "business-key-taken"), g.post("K5", requisition("R-1", 100)).problem(), "a tombstone holds it too")
 		require.Equal(t, 2, g.upstream.Stats().Executions)
+		require.Equal(t, 4, g.storeCalls("claim"), "that somebody else holds it is no error of the store")
 	})
 }
 
@@ -188,6 +189,29 @@ func TestReplayByRefetchAsksWithTheRightsOfWhoeverAsks(t *testing.T) {
 		require.Equal(t, 403, revoked.status, "the upstream's own answer")
 		require.Equal(t, "no", string(revoked.body))
 		require.Equal(t, problem(422, "key-reused"), g.post("K1", order(200), header("X-Rights", "yes")).problem())
+	})
+}
+
+func TestReplayByRefetchShowsTheBodyWhereTheFirstAnswerHadNone(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			for r := c.read(); r != nil; r = c.read() {
+				if r.Method == "POST" {
+					c.say("HTTP/1.1 204 No Content\r\nLocation: /orders/7\r\n\r\n")
+				} else {
+					c.say("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nnow")
+				}
+			}
+		})
+		g := configure(t, s, config{upstream: raw.addr, options: "replay refetch"})
+
+		g.post("K1", order(100)).first(204)
+		again := g.post("K1", order(100))
+
+		require.NoError(t, again.err)
+		require.Equal(t, 200, again.status)
+		require.Equal(t, "now", string(again.body))
+		require.True(t, again.isReplay())
 	})
 }
 
