@@ -22,7 +22,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
 CROSS JOIN LATERAL (
 	` + selectRecord + `
 	WHERE tenant = wanted.tenant AND actor = wanted.actor AND operation = wanted.operation AND key = wanted.key
-		AND ` + settled + ` AND coalesce(octet_length(body), 0) <= $5
+		AND ` + replayable + ` AND coalesce(octet_length(body), 0) <= $5
 	LIMIT 1
 ) r`
 

@@ -26,11 +26,11 @@ import (
 
 // Engine implements store.Engine.
 type Engine struct {
-	pool    *pgxpool.Pool
-	config  Config
-	writes  *batches // claims and settlements
-	reads   *batches // of records that are settled
-	seen    store.Hints // see Claim
+	pool   *pgxpool.Pool
+	config Config
+	writes *batches    // claims and settlements
+	reads  *batches    // of records that are settled
+	seen   store.Hints // see Claim
 
 	exactBelow int64 // size of the table in bytes, see Stats
 }

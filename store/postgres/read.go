@@ -29,17 +29,17 @@ const recordColumns = `
 	status, resource, reason, natural_key, verifications,
 	claimed_at, lease_until, settled_at, replay_until, now()`
 
-// settled is a record that nothing will write for a while: completed, with a
+// replayable is a record that nothing will write for a while: completed, with a
 // replay window that ends well after now. There a lock could not matter, and
 // would cost a transaction id and WAL.
-const settled = `(state = 'completed' AND replay_until IS NOT NULL AND replay_until > now() + interval '1 minute')`
+const replayable = `(state = 'completed' AND replay_until IS NOT NULL AND replay_until > now() + interval '1 minute')`
 
 const (
 	ofIdentity = ` WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4`
 
 	readRecord   = selectRecord + ofIdentity
-	readSettled  = readRecord + ` AND ` + settled
-	lockUnderWay = `SELECT FROM idempotency_records` + ofIdentity + ` AND NOT ` + settled + ` FOR SHARE`
+	readSettled  = readRecord + ` AND ` + replayable
+	lockUnderWay = `SELECT FROM idempotency_records` + ofIdentity + ` AND NOT ` + replayable + ` FOR SHARE`
 )
 
 // Read implements store.Engine. A record under way is read under a shared lock,

@@ -109,7 +109,7 @@ func (e *Engine) TakeUnknown(ctx context.Context, operations []string, hold time
 
 const takeForProbe = `
 UPDATE idempotency_records
-	SET probing_until = now() + $6::bigint * interval '1 microsecond', verifications = coalesce(verifications, 0) + 1` + held + `
+	SET probing_until = now() + $6::bigint * interval '1 microsecond', verifications = coalesce(verifications, 0) + 1` + ofHolder + `
 		AND state = 'unknown' AND (probing_until IS NULL OR probing_until <= now())`
 
 // TakeForProbe implements store.Engine.
@@ -122,7 +122,7 @@ func (e *Engine) TakeForProbe(ctx context.Context, id store.Identity, token stor
 const putOff = `
 UPDATE idempotency_records
 	SET probing_until = CASE WHEN $6::bigint < 1000000 THEN NULL ELSE now() + interval '1 second' END, -- store.ProbeGap
-		verify_at = now() + $6::bigint * interval '1 microsecond' -- NULL: never` + held + ` AND state = 'unknown'`
+		verify_at = now() + $6::bigint * interval '1 microsecond' -- NULL: never` + ofHolder + ` AND state = 'unknown'`
 
 // PutOff implements store.Engine.
 func (e *Engine) PutOff(ctx context.Context, id store.Identity, token store.Token, delay time.Duration) error {

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
-// held finds the record of a claimant. Its parameters are the first of every
+// ofHolder finds the record of a claimant. Its parameters are the first of every
 // statement that has it.
-const held = `
+const ofHolder = `
 	WHERE tenant = $1 AND actor = $2 AND operation = $3 AND key = $4 AND claim_token = $5`
 
 // complete settles records that are executing: the routine way, HOT updates. The
@@ -44,7 +44,7 @@ WITH completed AS (
 	SET state = 'completed', settled_at = now(), status = $6, resource = $7,
 		unknown_since = NULL, reason = NULL, verify_at = NULL, probing_until = NULL,
 		replay_until = now() + $10::bigint * interval '1 microsecond',
-		keep_until = now() + ($10::bigint + nullif($11::bigint, 0)) * interval '1 microsecond'` + held + ` AND state IN ('executing', 'unknown')
+		keep_until = now() + ($10::bigint + nullif($11::bigint, 0)) * interval '1 microsecond'` + ofHolder + ` AND state IN ('executing', 'unknown')
 	RETURNING tenant, actor, operation, key, claim_token, replay_until
 ), kept AS (
 	INSERT INTO idempotency_responses (claim_token, tenant, header, body)
@@ -107,7 +107,7 @@ func queueCompletions(batch *pgx.Batch, members []*member) {
 const markUnknown = `
 UPDATE idempotency_records
 	SET state = 'unknown', settled_at = now(), unknown_since = now(), verify_at = now(),
-		status = $6, resource = $7, reason = $8` + held + ` AND state = 'executing'`
+		status = $6, resource = $7, reason = $8` + ofHolder + ` AND state = 'executing'`
 
 // MarkUnknown implements store.Engine.
 func (e *Engine) MarkUnknown(ctx context.Context, id store.Identity, token store.Token, d store.Doubt) error {
@@ -118,7 +118,7 @@ func (e *Engine) MarkUnknown(ctx context.Context, id store.Identity, token store
 }
 
 const release = `
-DELETE FROM idempotency_records` + held + ` AND state IN ('executing', 'unknown')`
+DELETE FROM idempotency_records` + ofHolder + ` AND state IN ('executing', 'unknown')`
 
 // Release implements store.Engine.
 func (e *Engine) Release(ctx context.Context, id store.Identity, token store.Token) error {

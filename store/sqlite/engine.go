@@ -42,7 +42,7 @@ type Engine struct {
 	lock    *flock.Flock
 	writer  *writer
 	readers *sql.DB
-	reading *sql.Stmt // selectRecord, compiled once for each connection
+	reading *sql.Stmt   // selectRecord, compiled once for each connection
 	seen    store.Hints // see Claim
 }
 
