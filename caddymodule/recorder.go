@@ -19,7 +19,6 @@ type recorder struct {
 	streams func() // called once, when it does
 
 	header    http.Header // the next handlers' own
-	before    http.Header // as it was when they began
 	head      http.Header // as it was when they wrote the status
 	status    int         // 0 until then
 	declared  int64       // Content-Length; -1 if there is none
@@ -29,10 +28,7 @@ type recorder struct {
 }
 
 func newRecorder(client http.ResponseWriter, limit int64) *recorder {
-	return &recorder{
-		client: client, limit: limit, declared: -1,
-		header: client.Header().Clone(), before: client.Header().Clone(),
-	}
+	return &recorder{client: client, limit: limit, declared: -1, header: client.Header().Clone()}
 }
 
 // Header implements http.ResponseWriter.
@@ -68,9 +64,10 @@ func (rec *recorder) WriteHeader(status int) {
 // inform passes an informational response on, with the headers that belong to it
 // alone.
 func (rec *recorder) inform(status int) {
+	before := rec.client.Header().Clone()
 	replaceHeader(rec.client.Header(), rec.header)
 	rec.client.WriteHeader(status)
-	replaceHeader(rec.client.Header(), rec.before)
+	replaceHeader(rec.client.Header(), before)
 }
 
 // Write implements http.ResponseWriter.
