@@ -39,7 +39,8 @@ func (h *Handler) keeps(rec *recorder) *store.Response {
 	if !h.keepsResponses() {
 		return nil
 	}
-	return &store.Response{Header: h.headers.stored(rec.head, rec.before), Body: rec.body.Bytes()}
+	before := rec.client.Header() // nothing has been sent yet
+	return &store.Response{Header: h.headers.stored(rec.head, before), Body: rec.body.Bytes()}
 }
 
 // replayReference shows how the request was answered, and what it made.
