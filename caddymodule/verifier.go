@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -161,6 +162,8 @@ func (v *Verifier) probe(ctx context.Context, record *store.Record, maxBody int6
 		return findingNothing, nil, err
 	case int64(len(body)) > maxBody:
 		return findingNothing, nil, fmt.Errorf("response is larger than %d bytes", maxBody)
+	case len(body) > 0 && !slices.Contains([]string{"", "identity"}, strings.ToLower(response.Header.Get("Content-Encoding"))):
+		return findingNothing, nil, errors.New("response has a content coding that was not asked for") // gzip was, and is decoded
 	case response.StatusCode == v.Exists.Status && v.Exists.Path != "" && !gjson.ValidBytes(body):
 		// A page of somebody in between, with the right status, says nothing of the object.
 		return findingNothing, nil, errors.New("response is not JSON")

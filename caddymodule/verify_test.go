@@ -245,3 +245,25 @@ func TestRedirectIsNoFinding(t *testing.T) {
 		require.Zero(t, elsewhere.connections())
 	})
 }
+
+// Its bytes would be shown to a retry as if they were plain.
+func TestAnswerInACodingThatNobodyAskedForIsNoFinding(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			for {
+				r := c.read()
+				if r == nil || r.Method == "POST" {
+					return
+				}
+				c.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: br\r\nContent-Length: 6\r\n\r\n\x0b\x00\x80{}\x03")
+			}
+		})
+		g := configure(t, s, config{upstream: raw.addr, options: `verify GET http://{upstream}/orders?ref={idempotency.key} {
+			exists 200
+		}`})
+
+		g.post("K1", order(100))
+		require.Equal(t, problem(409, "outcome-unknown"), g.post("K1", order(100)).problem())
+		require.Equal(t, "unknown", s.state(t, "K1"))
+	})
+}
