@@ -68,7 +68,7 @@ func (v *Verifier) checkTarget() error {
 	target, err := url.Parse(plain)
 	switch {
 	case err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" || strings.ContainsAny(plain, "{}"):
-		return fmt.Errorf("url %q is not one: write one such as http://orders:8080/orders?client_ref={idempotency.key}", v.URL)
+		return fmt.Errorf("url %q is not one: write one such as http://orders:8080/orders?client_ref={idempotency.key}&user={idempotency.actor}", v.URL)
 	case strings.Contains(v.URL, "#"):
 		return fmt.Errorf("url %q has a #, and what follows is never sent: leave it out, or write %%23", v.URL)
 	case strings.Contains(authority(v.URL), "{"):

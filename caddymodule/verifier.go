@@ -28,10 +28,12 @@ type Verifier struct {
 	Method string `json:"method,omitempty"`
 
 	// URL of the probe, such as
-	// `http://orders:8080/orders?client_ref={idempotency.key}`. These placeholders are resolved, and escaped for where they
-	// stand: `{idempotency.key}`, `{idempotency.natural_key}`, and the parts of the
-	// scope `{idempotency.tenant}`, `{idempotency.actor}`,
-	// `{idempotency.operation}`. One of the keys must be there. Required.
+	// `http://orders:8080/orders?client_ref={idempotency.key}&user={idempotency.actor}`.
+	// These placeholders are resolved, and escaped for where they stand:
+	// `{idempotency.key}`, `{idempotency.natural_key}`, and the parts of the scope
+	// `{idempotency.tenant}`, `{idempotency.actor}`, `{idempotency.operation}`. One of
+	// the keys must be there, with the tenant if the route's is not a constant, and
+	// `{idempotency.key}` with the actor likewise. Required.
 	URL string `json:"url,omitempty"`
 
 	// Headers of the probe, by name, such as

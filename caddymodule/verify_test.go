@@ -267,3 +267,25 @@ func TestAnswerInACodingThatNobodyAskedForIsNoFinding(t *testing.T) {
 		require.Equal(t, "unknown", s.state(t, "K1"))
 	})
 }
+
+func TestOutcomeIsNotVerifiedByAnothersObject(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := configure(t, s, config{before: users(t, "alice", "bob"), options: `actor {http.auth.user.id}
+			verify GET http://{upstream}/orders?client_ref={idempotency.key}&ref={idempotency.actor} {
+				exists 200 orders.#>0
+				absent 200
+				body   orders.0
+				after  1ms
+			}`})
+		order := func(who string) string { return fmt.Sprintf(`{"amount":100,"ref":%q}`, who) } // who tells the service for whom it is
+
+		hers := g.post("K1", order("alice"), user("alice"))
+		hers.first(201)
+		require.Equal(t, problem(502, "outcome-unknown"), g.post("K1", order("bob"), user("bob"), fault("reset")).problem(), "nothing was made")
+		his := g.post("K1", order("bob"), user("bob"))
+
+		his.first(201)
+		require.NotEqual(t, hers.id(), his.id())
+		require.Equal(t, 1, g.upstream.made("bob"))
+	})
+}
