@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,11 +195,13 @@ func (s *Status) identify(r *http.Request) (id store.Identity, err error) {
 	if err != nil {
 		return id, refuseScope(err)
 	}
-	key := path.Base(r.URL.Path)
+	// The last element as it is written: a key may hold a slash, as %2F.
+	path := r.URL.EscapedPath()
+	key, err := url.PathUnescape(path[strings.LastIndexByte(path, '/')+1:])
 	if s.Key != "" {
-		key = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(s.Key, "")
+		key, err = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(s.Key, ""), nil
 	}
-	if key == "" || key == "/" || key == "." || !printable(key) || len(key) > maxKeyLength {
+	if err != nil || key == "" || !printable(key) || len(key) > maxKeyLength {
 		return id, refuseKey(&KeyError{Reason: "is not in the request where this route looks for it"})
 	}
 	return store.Identity{Scope: scope, Key: s.app.storedKey(s.StoreKey, key)}, nil
