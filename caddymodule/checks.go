@@ -257,6 +257,21 @@ func checkPolicy(policy string) error {
 	return nil
 }
 
+// checkInFlightLocation takes a path or a URL, in which the key and Caddy's
+// placeholders are resolved for each request.
+func checkInFlightLocation(template string) error {
+	names, rest := placeholdersOf(template)
+	if strings.ContainsAny(rest, "{}") || slices.Contains(names, "") || !isLink(placeholder.ReplaceAllString(template, "x")) {
+		return fmt.Errorf("%q is not a link: write a path such as /idempotency/{idempotency.key}, or a URL", template)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "idempotency.") && name != "idempotency.key" {
+			return fmt.Errorf("placeholder {%s} is not known here: write {idempotency.key}", name)
+		}
+	}
+	return nil
+}
+
 func checkSQLitePath(path string) error {
 	switch {
 	case strings.TrimSpace(path) == "":

@@ -158,11 +158,7 @@ func checkExpectedPath(path string) error {
 			outside += string(c)
 		}
 	}
-	wrong := strings.TrimSpace(path) == "" || !printable(path)
-	if !wrong && strings.ContainsAny(outside, "<>=") {
-		wrong = !comparison.MatchString(path) || strings.ContainsAny(path, " ") && depth == 0 && !strings.Contains(path, "(")
-	}
-	if wrong {
+	if strings.TrimSpace(path) == "" || !printable(path) || strings.ContainsAny(outside, "<>=") && !comparison.MatchString(path) {
 		return fmt.Errorf("path %q is not one: write a path such as order.id, or one that ends in > and a whole number, such as orders.#>0", path)
 	}
 	return nil

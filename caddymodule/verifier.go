@@ -218,8 +218,9 @@ func (v *Verifier) target(record *store.Record) (string, error) {
 	return target, err
 }
 
-// comparison is how a path may end: in > and a number.
-var comparison = regexp.MustCompile(`^(.*[^>=<])>(-?[0-9]+)$`)
+// comparison is how a path may end: in > and a number. A space before it would belong
+// to the name of a member.
+var comparison = regexp.MustCompile(`^(.*[^>=< ])>(-?[0-9]+)$`)
 
 func (e Expectation) meets(status int, body []byte) bool {
 	if status != e.Status {
