@@ -58,13 +58,13 @@ func (v *Verifier) checkTarget() error {
 		return fmt.Errorf("method %q is not one that changes nothing: write GET or HEAD", v.Method)
 	}
 	asks := false
-	for _, match := range probePlaceholder.FindAllStringSubmatch(v.URL, -1) {
+	for _, match := range placeholder.FindAllStringSubmatch(v.URL, -1) {
 		if !slices.Contains(probeNames, match[1]) {
 			return fmt.Errorf("placeholder {%s} is not known here: write one of {%s}%s", match[1], strings.Join(probeNames, "}, {"), placeholderHelp(match[0]))
 		}
 		asks = asks || match[1] == "idempotency.key" || match[1] == "idempotency.natural_key"
 	}
-	plain := probePlaceholder.ReplaceAllString(v.URL, "x")
+	plain := placeholder.ReplaceAllString(v.URL, "x")
 	target, err := url.Parse(plain)
 	switch {
 	case err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" || strings.ContainsAny(plain, "{}"):
@@ -184,7 +184,7 @@ func (v *Verifier) checkAnswer() error {
 }
 
 func checkProbeLocation(template string) error {
-	for _, match := range probePlaceholder.FindAllStringSubmatch(template, -1) {
+	for _, match := range placeholder.FindAllStringSubmatch(template, -1) {
 		path, ok := strings.CutPrefix(match[1], "body.")
 		if !ok {
 			return fmt.Errorf("placeholder {%s} is not known here: write one such as {body.orders.0.id}", match[1])
@@ -193,7 +193,7 @@ func checkProbeLocation(template string) error {
 			return err
 		}
 	}
-	plain := probePlaceholder.ReplaceAllString(template, "x")
+	plain := placeholder.ReplaceAllString(template, "x")
 	if strings.ContainsAny(plain, "{}") || !isLink(plain) {
 		return fmt.Errorf("%q is not a link: write a path such as /orders/{body.orders.0.id}, or a URL", template)
 	}

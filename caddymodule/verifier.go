@@ -182,8 +182,6 @@ var probeNames = []string{
 	"idempotency.key", "idempotency.natural_key", "idempotency.tenant", "idempotency.actor", "idempotency.operation",
 }
 
-var probePlaceholder = regexp.MustCompile(`\{([^{}]*)\}`)
-
 // target resolves the URL. A value is escaped for the path or the query, so that it
 // cannot leave its place; one that a server might take for a step up the path is
 // refused.
@@ -198,7 +196,7 @@ func (v *Verifier) target(record *store.Record) (string, error) {
 	path, query, hasQuery := strings.Cut(v.URL, "?")
 	var err error
 	fill := func(template string, escape func(string) string) string {
-		return probePlaceholder.ReplaceAllStringFunc(template, func(name string) string {
+		return placeholder.ReplaceAllStringFunc(template, func(name string) string {
 			value := values[name[1:len(name)-1]]
 			if value == "" {
 				err = fmt.Errorf("the record has no %s", name)
@@ -261,7 +259,7 @@ func (v *Verifier) completion(response *http.Response, body []byte) *store.Compl
 	c := &store.Completion{Status: v.Status, Resource: response.Header.Get("Location")}
 	missing := false
 	if v.Location != "" {
-		c.Resource = probePlaceholder.ReplaceAllStringFunc(v.Location, func(name string) string {
+		c.Resource = placeholder.ReplaceAllStringFunc(v.Location, func(name string) string {
 			path, ok := strings.CutPrefix(name[1:len(name)-1], "body.")
 			if !ok {
 				return name
