@@ -88,19 +88,18 @@ func (h *Handler) checkTogether() error {
 	if v == nil {
 		return nil
 	}
-	asksBy := func(name string) bool { return strings.Contains(v.URL, "{idempotency."+name+"}") }
 	switch {
 	case h.Operation == "" || isTemplate(h.Operation):
 		return errors.New("verify needs an operation that is a constant, by which its records are found: write one such as `operation create-order`")
-	case h.StoreKey == StoreKeyDigest && asksBy("key"):
+	case h.StoreKey == StoreKeyDigest && v.asksBy("key"):
 		return errors.New("verify needs the key itself, of which store_key digest keeps a digest alone: ask by {idempotency.natural_key}")
-	case h.NaturalKey == nil && asksBy("natural_key"):
+	case h.NaturalKey == nil && v.asksBy("natural_key"):
 		return errors.New("verify asks by {idempotency.natural_key}, and there is none: write natural_key and a path, or ask by {idempotency.key}")
 	// A key is one within its scope, a natural key within tenant and operation: a probe
 	// that leaves the rest out finds what another has made, and shows it.
-	case isTemplate(h.Tenant) && !asksBy("tenant"):
+	case isTemplate(h.Tenant) && !v.asksBy("tenant"):
 		return errors.New("verify asks for what other tenants may have too: write {idempotency.tenant} into its URL, by which the upstream tells them apart")
-	case isTemplate(h.Actor) && !asksBy("actor") && !asksBy("natural_key"):
+	case isTemplate(h.Actor) && !v.asksBy("actor") && !v.asksBy("natural_key"):
 		return errors.New("verify asks by {idempotency.key}, which other actors may have used too: write {idempotency.actor} into its URL, by which the upstream tells them apart, or ask by {idempotency.natural_key}")
 	case !h.keepsResponses() && v.Body != "":
 		return fmt.Errorf("verify: body is never shown, since replay %s keeps none: leave one of the two out", h.Replay)

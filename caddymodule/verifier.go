@@ -182,6 +182,8 @@ var probeNames = []string{
 	"idempotency.key", "idempotency.natural_key", "idempotency.tenant", "idempotency.actor", "idempotency.operation",
 }
 
+func (v *Verifier) asksBy(name string) bool { return strings.Contains(v.URL, "{idempotency."+name+"}") }
+
 // target resolves the URL. A value is escaped for the path or the query, so that it
 // cannot leave its place; one that a server might take for a step up the path is
 // refused.

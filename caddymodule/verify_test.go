@@ -289,3 +289,20 @@ func TestOutcomeIsNotVerifiedByAnothersObject(t *testing.T) {
 		require.Equal(t, 1, g.upstream.made("bob"))
 	})
 }
+
+// Records are found by their operation, whichever route and instance they are of.
+func TestOutcomeOfARouteWithAnotherTenantIsNotVerified(t *testing.T) {
+	t.Parallel()
+	s := onPostgres(t)
+	g := newGateway(t, s, "tenant acme", verify())
+	g.config.options = "tenant globex"
+	other := g.beside()
+
+	acmes := g.post("K1", order(100))
+	acmes.first(201)
+	other.post("K1", order(100), fault("reset")) // nothing was made
+	until(t, "the verifier has been there", func() bool { return g.storeCalls("put_off")+g.storeCalls("resolve") > 0 })
+
+	require.Equal(t, problem(409, "outcome-unknown"), other.post("K1", order(100)).problem())
+	g.post("K1", order(100)).replays(acmes)
+}
