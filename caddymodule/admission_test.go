@@ -1,6 +1,7 @@
 package caddymodule_test
 
 import (
+	"compress/gzip"
 	"fmt"
 	"net/http"
 	"strings"
@@ -131,6 +132,41 @@ func TestKeyComesInTheBodyIfTheRouteSaysSo(t *testing.T) {
 		require.Equal(t, problem(400, "key-invalid"), g.post("", body(`"a\u0000"`, 1)).problem())
 		require.Equal(t, problem(400, "body-invalid"), g.post("", `{"meta":`).problem())
 		g.settled(1)
+	})
+}
+
+func TestKeyInACodedBodyIsTheKey(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := newGateway(t, s, "key body meta.key optional")
+		body := `{"amount":1,"meta":{"key":"K1"}}`
+		var coded strings.Builder
+		z := gzip.NewWriter(&coded)
+		_, err := z.Write([]byte(body))
+		require.NoError(t, err)
+		require.NoError(t, z.Close())
+		inGzip := []with{header("Content-Encoding", "gzip"), header("Content-Type", "application/json")}
+
+		first := g.post("", coded.String(), inGzip...)
+		g.post("", coded.String(), inGzip...).replays(first)
+		g.post("", body).replays(first)
+
+		require.Equal(t, 1, g.upstream.Stats().Executions)
+		require.Equal(t, "completed", s.state(t, "K1"))
+	})
+}
+
+func TestKeyInTheBodyIsNotBypassedByAnotherMediaType(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := newGateway(t, s, "key body meta.key optional")
+
+		for _, types := range [][]string{{"text/plain"}, {"application/x-www-form-urlencoded"}, nil} {
+			as := func(r *http.Request) { r.Header["Content-Type"] = types }
+			require.Equal(t, problem(415, "body-invalid"), g.post("", `{"meta":{"key":"K1"}}`, as).problem(), types)
+		}
+		require.Empty(t, s.records(t))
+		require.Zero(t, g.upstream.Stats().Executions)
+		g.post("", "")
+		require.Equal(t, 1, g.upstream.Stats().Executions, "an empty body has no key, whatever its type")
 	})
 }
 

@@ -138,7 +138,8 @@ func (h *Handler) replay(x *exchange, held *store.Record, waited bool) error {
 func (h *Handler) accept(x *exchange, record *store.Record) error {
 	x.outcome = outcomeInFlight
 	repl := x.r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	location := strings.ReplaceAll(h.InFlightLocation, "{idempotency.key}", url.PathEscape(x.key))
+	key := strings.ReplaceAll(url.QueryEscape(x.key), "+", "%20") // in a path as in a query
+	location := strings.ReplaceAll(h.InFlightLocation, "{idempotency.key}", key)
 	x.w.Header().Set("Location", repl.ReplaceAll(location, ""))
 	x.w.Header().Set("Retry-After", "1")
 	return writeStatus(x.w, http.StatusAccepted, statusOf(record))

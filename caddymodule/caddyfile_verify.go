@@ -52,7 +52,7 @@ func unmarshalVerify(h *Handler, d *caddyfile.Dispenser) error {
 	case 2:
 		v.Method, v.URL = args[0], args[1]
 	default:
-		return fmt.Errorf("there %s: write one URL, after GET or HEAD as needed, such as `verify GET http://orders:8080/orders?client_ref={idempotency.key}`", count(args))
+		return fmt.Errorf("there %s: write one URL, after GET or HEAD as needed, such as `verify GET http://orders:8080/orders?client_ref={idempotency.key}&user={idempotency.actor}`", count(args))
 	}
 	if err := v.checkTarget(); err != nil {
 		return err

@@ -85,15 +85,22 @@ func (h *Handler) checkTogether() error {
 		}
 	}
 	v := h.Verify
-	switch {
-	case v == nil:
+	if v == nil {
 		return nil
+	}
+	switch {
 	case h.Operation == "" || isTemplate(h.Operation):
 		return errors.New("verify needs an operation that is a constant, by which its records are found: write one such as `operation create-order`")
-	case h.StoreKey == StoreKeyDigest && strings.Contains(v.URL, "{idempotency.key}"):
+	case h.StoreKey == StoreKeyDigest && v.asksBy("key"):
 		return errors.New("verify needs the key itself, of which store_key digest keeps a digest alone: ask by {idempotency.natural_key}")
-	case h.NaturalKey == nil && strings.Contains(v.URL, "{idempotency.natural_key}"):
+	case h.NaturalKey == nil && v.asksBy("natural_key"):
 		return errors.New("verify asks by {idempotency.natural_key}, and there is none: write natural_key and a path, or ask by {idempotency.key}")
+	// A key is one within its scope, a natural key within tenant and operation: a probe
+	// that leaves the rest out finds what another has made, and shows it.
+	case isTemplate(h.Tenant) && !v.asksBy("tenant"):
+		return errors.New("verify asks for what other tenants may have too: write {idempotency.tenant} into its URL, by which the upstream tells them apart")
+	case isTemplate(h.Actor) && !v.asksBy("actor") && !v.asksBy("natural_key"):
+		return errors.New("verify asks by {idempotency.key}, which other actors may have used too: write {idempotency.actor} into its URL, by which the upstream tells them apart, or ask by {idempotency.natural_key}")
 	case !h.keepsResponses() && v.Body != "":
 		return fmt.Errorf("verify: body is never shown, since replay %s keeps none: leave one of the two out", h.Replay)
 	}
@@ -245,6 +252,21 @@ func isLink(text string) bool {
 func checkPolicy(policy string) error {
 	if !isLink(policy) {
 		return fmt.Errorf("%q is not a link: write a URL such as https://example.com/idempotency, or a path such as /idempotency", policy)
+	}
+	return nil
+}
+
+// checkInFlightLocation takes a path or a URL, in which the key and Caddy's
+// placeholders are resolved for each request.
+func checkInFlightLocation(template string) error {
+	names, rest := placeholdersOf(template)
+	if strings.ContainsAny(rest, "{}") || slices.Contains(names, "") || !isLink(placeholder.ReplaceAllString(template, "x")) {
+		return fmt.Errorf("%q is not a link: write a path such as /idempotency/{idempotency.key}, or a URL", template)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "idempotency.") && name != "idempotency.key" {
+			return fmt.Errorf("placeholder {%s} is not known here: write {idempotency.key}", name)
+		}
 	}
 	return nil
 }

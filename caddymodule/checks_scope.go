@@ -15,7 +15,8 @@ import (
 // request. Much of what cannot work would show up as a 403 for every request, or
 // worse, as one bucket for everybody; it is refused here instead.
 
-// placeholder of Caddy's replacer. A brace after a backslash is a brace.
+// placeholder of Caddy's replacer, and of a probe. A brace after a backslash is a
+// brace for the former.
 var (
 	placeholder  = regexp.MustCompile(`\{([^{}]*)\}`)
 	escapedBrace = strings.NewReplacer(`\{`, "", `\}`, "")

@@ -111,7 +111,7 @@ type Handler struct {
 	// Verify is how the upstream is asked whether a request of unknown outcome was
 	// executed. Default: it is not, and an operator decides. The operation must be
 	// a constant then. An example:
-	// `{"url": "http://orders:8080/orders?client_ref={idempotency.key}", "exists": {"status": 200, "path": "orders.#>0"}}`.
+	// `{"url": "http://orders:8080/orders?client_ref={idempotency.key}&user={idempotency.actor}", "exists": {"status": 200, "path": "orders.#>0"}}`.
 	Verify *Verifier `json:"verify,omitempty"`
 
 	// InFlightLocation is where a client can ask for the status of a request that is

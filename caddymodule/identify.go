@@ -64,7 +64,11 @@ func (h *Handler) findKey(x *exchange) (string, error) {
 	if err := h.fingerprint(x); err != nil {
 		return "", err
 	}
-	return h.Key.fromBody(x.body)
+	body, err := h.canon.JSON(x.request)
+	if err != nil {
+		return "", refuseBody(err)
+	}
+	return h.Key.fromBody(body)
 }
 
 // resolveScope resolves the placeholders of a route's scope. One that is empty or unknown is an

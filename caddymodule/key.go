@@ -121,8 +121,8 @@ func parseBare(value string) (string, error) {
 	return value, nil
 }
 
-// fromBody returns the key at a path of the JSON body, which has been found to be
-// well-formed before.
+// fromBody returns the key at a path of the decoded JSON body, which is well-formed:
+// it has a fingerprint.
 func (s KeySource) fromBody(body []byte) (string, error) {
 	value := gjson.GetBytes(body, s.Body)
 	if !value.Exists() || value.Type == gjson.Null {

@@ -97,18 +97,14 @@ func (h *Handler) naturalKey(x *exchange) (string, error) {
 	if h.NaturalKey == nil {
 		return "", nil
 	}
+	if _, err := h.canon.JSON(x.request); err != nil { // what is not JSON must not pass by its media type
+		return "", err
+	}
 	form, err := h.canon.Canonical(x.request)
 	if err != nil {
 		return "", err
 	}
 	body := gjson.GetBytes(form, "json")
-	if !body.Exists() && len(x.body) > 0 {
-		// An upstream may take it for JSON all the same, natural key and all.
-		return "", &canonical.BodyError{
-			Kind: canonical.UnsupportedMedia, Offset: -1,
-			Reason: "it is not JSON, as which this route needs it: send it as application/json",
-		}
-	}
 	values := make([]string, 0, len(h.NaturalKey.Paths))
 	for _, path := range h.NaturalKey.Paths {
 		value := body.Get(path)

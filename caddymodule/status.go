@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,21 +126,6 @@ func checkStatusKey(template string) error {
 	return nil
 }
 
-// checkInFlightLocation takes a path or a URL, in which the key and Caddy's
-// placeholders are resolved for each request.
-func checkInFlightLocation(template string) error {
-	names, rest := placeholdersOf(template)
-	if strings.ContainsAny(rest, "{}") || slices.Contains(names, "") || !isLink(placeholder.ReplaceAllString(template, "x")) {
-		return fmt.Errorf("%q is not a link: write a path such as /idempotency/{idempotency.key}, or a URL", template)
-	}
-	for _, name := range names {
-		if strings.HasPrefix(name, "idempotency.") && name != "idempotency.key" {
-			return fmt.Errorf("placeholder {%s} is not known here: write {idempotency.key}", name)
-		}
-	}
-	return nil
-}
-
 // statusBody is what a client sees of a record.
 type statusBody struct {
 	State          string        `json:"state"` // none, if there is no record
@@ -195,11 +180,13 @@ func (s *Status) identify(r *http.Request) (id store.Identity, err error) {
 	if err != nil {
 		return id, refuseScope(err)
 	}
-	key := path.Base(r.URL.Path)
+	// The last element as it is written: a key may hold a slash, as %2F.
+	path := r.URL.EscapedPath()
+	key, err := url.PathUnescape(path[strings.LastIndexByte(path, '/')+1:])
 	if s.Key != "" {
-		key = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(s.Key, "")
+		key, err = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer).ReplaceAll(s.Key, ""), nil
 	}
-	if key == "" || key == "/" || key == "." || !printable(key) || len(key) > maxKeyLength {
+	if err != nil || key == "" || !printable(key) || len(key) > maxKeyLength {
 		return id, refuseKey(&KeyError{Reason: "is not in the request where this route looks for it"})
 	}
 	return store.Identity{Scope: scope, Key: s.app.storedKey(s.StoreKey, key)}, nil

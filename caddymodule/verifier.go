@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,10 +28,12 @@ type Verifier struct {
 	Method string `json:"method,omitempty"`
 
 	// URL of the probe, such as
-	// `http://orders:8080/orders?client_ref={idempotency.key}`. These placeholders are resolved, and escaped for where they
-	// stand: `{idempotency.key}`, `{idempotency.natural_key}`, and the parts of the
-	// scope `{idempotency.tenant}`, `{idempotency.actor}`,
-	// `{idempotency.operation}`. One of the keys must be there. Required.
+	// `http://orders:8080/orders?client_ref={idempotency.key}&user={idempotency.actor}`.
+	// These placeholders are resolved, and escaped for where they stand:
+	// `{idempotency.key}`, `{idempotency.natural_key}`, and the parts of the scope
+	// `{idempotency.tenant}`, `{idempotency.actor}`, `{idempotency.operation}`. One of
+	// the keys must be there, with the tenant if the route's is not a constant, and
+	// `{idempotency.key}` with the actor likewise. Required.
 	URL string `json:"url,omitempty"`
 
 	// Headers of the probe, by name, such as
@@ -161,6 +164,8 @@ func (v *Verifier) probe(ctx context.Context, record *store.Record, maxBody int6
 		return findingNothing, nil, err
 	case int64(len(body)) > maxBody:
 		return findingNothing, nil, fmt.Errorf("response is larger than %d bytes", maxBody)
+	case len(body) > 0 && !slices.Contains([]string{"", "identity"}, strings.ToLower(response.Header.Get("Content-Encoding"))):
+		return findingNothing, nil, errors.New("response has a content coding that was not asked for") // gzip was, and is decoded
 	case response.StatusCode == v.Exists.Status && v.Exists.Path != "" && !gjson.ValidBytes(body):
 		// A page of somebody in between, with the right status, says nothing of the object.
 		return findingNothing, nil, errors.New("response is not JSON")
@@ -177,7 +182,7 @@ var probeNames = []string{
 	"idempotency.key", "idempotency.natural_key", "idempotency.tenant", "idempotency.actor", "idempotency.operation",
 }
 
-var probePlaceholder = regexp.MustCompile(`\{([^{}]*)\}`)
+func (v *Verifier) asksBy(name string) bool { return strings.Contains(v.URL, "{idempotency."+name+"}") }
 
 // target resolves the URL. A value is escaped for the path or the query, so that it
 // cannot leave its place; one that a server might take for a step up the path is
@@ -193,7 +198,7 @@ func (v *Verifier) target(record *store.Record) (string, error) {
 	path, query, hasQuery := strings.Cut(v.URL, "?")
 	var err error
 	fill := func(template string, escape func(string) string) string {
-		return probePlaceholder.ReplaceAllStringFunc(template, func(name string) string {
+		return placeholder.ReplaceAllStringFunc(template, func(name string) string {
 			value := values[name[1:len(name)-1]]
 			if value == "" {
 				err = fmt.Errorf("the record has no %s", name)
@@ -213,8 +218,9 @@ func (v *Verifier) target(record *store.Record) (string, error) {
 	return target, err
 }
 
-// comparison is how a path may end: in > and a number.
-var comparison = regexp.MustCompile(`^(.*[^>=<])>(-?[0-9]+)$`)
+// comparison is how a path may end: in > and a number. A space before it would belong
+// to the name of a member.
+var comparison = regexp.MustCompile(`^(.*[^>=< ])>(-?[0-9]+)$`)
 
 func (e Expectation) meets(status int, body []byte) bool {
 	if status != e.Status {
@@ -255,7 +261,7 @@ func (v *Verifier) completion(response *http.Response, body []byte) *store.Compl
 	c := &store.Completion{Status: v.Status, Resource: response.Header.Get("Location")}
 	missing := false
 	if v.Location != "" {
-		c.Resource = probePlaceholder.ReplaceAllStringFunc(v.Location, func(name string) string {
+		c.Resource = placeholder.ReplaceAllStringFunc(v.Location, func(name string) string {
 			path, ok := strings.CutPrefix(name[1:len(name)-1], "body.")
 			if !ok {
 				return name

@@ -83,7 +83,10 @@ func (h *Handler) verify(ctx context.Context, s *store.Store, record *store.Reco
 	// it is asked must not be missed.
 	age := record.Now.Sub(record.SettledAt)
 
-	found, completion, err := v.probe(ctx, record, h.MaxResponseBody)
+	found, completion, err := findingNothing, (*store.Completion)(nil), errElsewhere
+	if h.tellsApart(record) {
+		found, completion, err = v.probe(ctx, record, h.MaxResponseBody)
+	}
 	asked := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.app.opener.CallTimeout())
 	defer cancel()
@@ -113,6 +116,17 @@ func (h *Handler) verify(ctx context.Context, s *store.Store, record *store.Reco
 	h.putOff(ctx, s, record, delay, log)
 	return false
 }
+
+// tellsApart reports whether the probe asks for the record's own object. A record of
+// the same operation may be of another route or instance, where tenant and actor are
+// others; those that the URL leaves out are constants here.
+func (h *Handler) tellsApart(record *store.Record) bool {
+	v := h.Verify
+	return (v.asksBy("tenant") || record.Tenant == h.Tenant) &&
+		(v.asksBy("actor") || v.asksBy("natural_key") || record.Actor == h.Actor)
+}
+
+var errElsewhere = errors.New("the record is of another route, with a tenant or actor that the probe's URL does not name")
 
 // verifyDelay doubles with each attempt, with jitter.
 func verifyDelay(attempts int) time.Duration {

@@ -245,3 +245,64 @@ func TestRedirectIsNoFinding(t *testing.T) {
 		require.Zero(t, elsewhere.connections())
 	})
 }
+
+// Its bytes would be shown to a retry as if they were plain.
+func TestAnswerInACodingThatNobodyAskedForIsNoFinding(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		raw := newRawUpstream(t, func(c *rawConn) {
+			for {
+				r := c.read()
+				if r == nil || r.Method == "POST" {
+					return
+				}
+				c.say("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: br\r\nContent-Length: 6\r\n\r\n\x0b\x00\x80{}\x03")
+			}
+		})
+		g := configure(t, s, config{upstream: raw.addr, options: `verify GET http://{upstream}/orders?ref={idempotency.key} {
+			exists 200
+		}`})
+
+		g.post("K1", order(100))
+		require.Equal(t, problem(409, "outcome-unknown"), g.post("K1", order(100)).problem())
+		require.Equal(t, "unknown", s.state(t, "K1"))
+	})
+}
+
+func TestOutcomeIsNotVerifiedByAnothersObject(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := configure(t, s, config{before: users(t, "alice", "bob"), options: `actor {http.auth.user.id}
+			verify GET http://{upstream}/orders?client_ref={idempotency.key}&ref={idempotency.actor} {
+				exists 200 orders.#>0
+				absent 200
+				body   orders.0
+				after  1ms
+			}`})
+		order := func(who string) string { return fmt.Sprintf(`{"amount":100,"ref":%q}`, who) } // who tells the service for whom it is
+
+		hers := g.post("K1", order("alice"), user("alice"))
+		hers.first(201)
+		require.Equal(t, problem(502, "outcome-unknown"), g.post("K1", order("bob"), user("bob"), fault("reset")).problem(), "nothing was made")
+		his := g.post("K1", order("bob"), user("bob"))
+
+		his.first(201)
+		require.NotEqual(t, hers.id(), his.id())
+		require.Equal(t, 1, g.upstream.made("bob"))
+	})
+}
+
+// Records are found by their operation, whichever route and instance they are of.
+func TestOutcomeOfARouteWithAnotherTenantIsNotVerified(t *testing.T) {
+	t.Parallel()
+	s := onPostgres(t)
+	g := newGateway(t, s, "tenant acme", verify())
+	g.config.options = "tenant globex"
+	other := g.beside()
+
+	acmes := g.post("K1", order(100))
+	acmes.first(201)
+	other.post("K1", order(100), fault("reset")) // nothing was made
+	until(t, "the verifier has been there", func() bool { return g.storeCalls("put_off")+g.storeCalls("resolve") > 0 })
+
+	require.Equal(t, problem(409, "outcome-unknown"), other.post("K1", order(100)).problem())
+	g.post("K1", order(100)).replays(acmes)
+}

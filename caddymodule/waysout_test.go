@@ -142,6 +142,43 @@ func TestRetryOfARequestInFlightIsAcceptedWithAPlaceToAsk(t *testing.T) {
 	})
 }
 
+func TestPlaceToAskIsThatOfTheKeyWhateverIsInIt(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s *testStore) {
+		g := configure(t, s, config{
+			before: users(t, "alice") + "\n" + statusRoute + `
+			idempotency_status /ask {
+				actor     {http.auth.user.id}
+				operation create-order
+				key       {http.request.uri.query.key}
+			}`,
+			options: "actor {http.auth.user.id}",
+		})
+		g.post("17", order(100), user("alice")).first(201)
+
+		for place, keys := range map[string][]string{
+			"/idempotency/{idempotency.key}": {"order/17", "order/", "/", "a%2Fb", "17?x#y", `"17 +"`, "{17}"},
+			"/ask?key={idempotency.key}":     {"orders/17", "17+", "17&key=18", `"17 & +"`, "%31%37", "18#17"},
+		} {
+			g.config.options = "actor {http.auth.user.id}\nwait off\non_in_flight accepted " + place
+			g.reload()
+			for n, key := range keys {
+				first := g.later(key, order(n), user("alice"), fault("hold"))
+				g.upstream.awaitHeld(1)
+				location := g.post(key, order(n), user("alice")).header.Get("Location")
+				asked := g.post("", "", method("GET"), user("alice"), func(r *http.Request) {
+					at, err := r.URL.Parse(location)
+					require.NoError(t, err)
+					r.URL = at
+				})
+				g.upstream.Release(0)
+
+				require.Contains(t, string(asked.body), `"state":"executing"`, "%s at %s", key, location)
+				first().first(201)
+			}
+		}
+	})
+}
+
 func TestReplayByReferenceShowsNoBody(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s *testStore) {
 		g := newGateway(t, s, "replay reference")

@@ -49,9 +49,13 @@ func TestCodedBodyIsItsContent(t *testing.T) {
 	for _, v := range []struct{ name, coding string }{
 		{"gzip", "gzip"}, {"x-gzip", "gzip"}, {"GZip", "gzip"}, {"deflate", "zlib"}, {"deflate", "raw"}, {"identity, gzip", "gzip"},
 	} {
-		fp, err := p.Fingerprint(withCoding(v.name, coded(t, v.coding, body)))
+		r := withCoding(v.name, coded(t, v.coding, body))
+		fp, err := p.Fingerprint(r)
 		require.NoError(t, err, v.name)
 		require.Equal(t, plain, fp, v.name)
+		text, err := p.JSON(r)
+		require.NoError(t, err, v.name)
+		require.Equal(t, string(body), string(text), v.name)
 	}
 	fp, err := p.Fingerprint(withCoding("identity", body))
 	require.NoError(t, err)

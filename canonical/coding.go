@@ -13,7 +13,7 @@ import (
 
 // decoded returns the body without its Content-Encoding. A coded body and a plain one of the same content have the same
 // fingerprint.
-func (e *encoder) decoded(r *Request) ([]byte, error) {
+func (p *Policy) decoded(r *Request) ([]byte, error) {
 	coding := ""
 	for _, line := range r.Header["Content-Encoding"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -58,11 +58,11 @@ func (e *encoder) decoded(r *Request) ([]byte, error) {
 	if err != nil {
 		return nil, broken("it is not in the content coding that it says")
 	}
-	body := make([]byte, 0, min(int64(max(hint, 512)), int64(64*len(r.Body)), e.policy.maxBody)+1)
+	body := make([]byte, 0, min(int64(max(hint, 512)), int64(64*len(r.Body)), p.maxBody)+1)
 	for {
 		n, err := plain.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if int64(len(body)) > e.policy.maxBody {
+		if int64(len(body)) > p.maxBody {
 			return nil, &BodyError{Kind: TooLarge, Offset: -1, Reason: "it grows beyond the limit when it is decoded"}
 		}
 		if err == io.EOF {

@@ -45,6 +45,22 @@ func (p *Policy) Fingerprint(r *Request) (Fingerprint, error) {
 	return Fingerprint{Algorithm1, p.version, sha256.Sum256(e.out), e.parts.finish()}, nil
 }
 
+// JSON returns the body without its Content-Encoding, for whoever reads a member of it that the rules may leave out; a
+// body that is there and is not JSON by its media type is refused. It is well-formed if the request has a fingerprint. Its
+// error is a *BodyError.
+func (p *Policy) JSON(r *Request) ([]byte, error) {
+	m, err := parseMedia(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.decoded(r)
+	if err == nil && len(body) > 0 && m.kind != bodyJSON {
+		// An upstream may take it for JSON all the same.
+		err = &BodyError{Kind: UnsupportedMedia, Offset: -1, Reason: "it is not JSON, as which this route needs it: send it as application/json"}
+	}
+	return body, err
+}
+
 // layout says where the sections of an encoded request begin.
 type layout struct {
 	media       media
@@ -59,7 +75,7 @@ func (e *encoder) request(r *Request) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	body, err := e.decoded(r)
+	body, err := e.policy.decoded(r)
 	if err != nil {
 		return layout{}, err
 	}
