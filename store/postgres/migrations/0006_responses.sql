@@ -3,7 +3,7 @@
 -- in order of time, and so do the entries of this index.
 CREATE TABLE idempotency_responses (
 	claim_token uuid  NOT NULL,
-	tenant      text  COLLATE "C" NOT NULL, -- for distribution by tenant
+	tenant      text  COLLATE "C" NOT NULL, -- which stands in every unique constraint
 	header      bytea NOT NULL,
 	body        bytea NOT NULL,
 	PRIMARY KEY (claim_token, tenant)
