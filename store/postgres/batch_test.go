@@ -339,3 +339,22 @@ func TestHintThatIsWrongCostsNoClaim(t *testing.T) {
 	require.Nil(t, held)
 	require.True(t, won)
 }
+
+func TestOfTwoCompletionsInABatchTheOneThatIsMadeIsToldSo(t *testing.T) {
+	s := newScene(t)
+	s.has(ample, nil)
+	answers := []*store.Completion{answer(ample), answer(ample)}
+	answers[1].Response.Body = []byte(`{"id":2}`)
+	errs := make([]error, len(answers))
+	var calls []func()
+	for i := range answers {
+		calls = append(calls, func() { errs[i] = s.engine.Complete(t.Context(), identity, rightToken, *answers[i]) })
+	}
+
+	s.engine.Gather(calls...)
+
+	made := slices.Index(errs, nil)
+	require.NotEqual(t, -1, made)
+	require.Equal(t, store.ErrNotHeld, errs[1-made])
+	require.Equal(t, answers[made].Response, s.record().Response)
+}

@@ -153,12 +153,17 @@ func (e *Engine) alone(ctx context.Context, m *member) error {
 }
 
 // queueSettlements queues the completions in one statement, and every other
-// settlement in its own.
+// settlement in its own. Of two completions of one record, the first one is made: an
+// UPDATE would take either.
 func queueSettlements(batch *pgx.Batch, settlements []*member) {
 	var completions []*member
+	made := make(map[store.Token]bool, len(settlements))
 	for _, m := range settlements {
 		if m.completion != nil {
-			completions = append(completions, m)
+			if token := m.completion.token; !made[token] {
+				made[token] = true
+				completions = append(completions, m)
+			}
 			continue
 		}
 		batch.Queue(m.sql, m.args...).Exec(func(tag pgconn.CommandTag) error {
