@@ -40,6 +40,7 @@ const (
 // nothing under way goes at once, and is alone in its transaction.
 type batches struct {
 	lanes    int           // that may send at once
+	most     int           // calls in a transaction
 	patience time.Duration // of a claim for a lane
 	send     func(claims, settlements []*member) error
 
@@ -59,11 +60,12 @@ type member struct {
 
 	joined time.Time
 
-	done  chan struct{} // closed when the fields below are final
-	won   bool
-	held  *store.Record
-	moved int64
-	err   error
+	done     chan struct{} // closed when the fields below are final
+	won      bool
+	held     *store.Record
+	exceeded *store.QuotaExceededError
+	moved    int64
+	err      error
 }
 
 var (
@@ -171,8 +173,8 @@ func (b *batches) take() (claims, settlements []*member) {
 		m.err = &store.EngineError{Op: m.op, Failure: store.Busy, Err: errOverloaded}
 		close(m.done)
 	}
-	settlements, b.settlements = split(b.settlements, maxBatch)
-	claims, b.claims = split(b.claims[i:], maxBatch-len(settlements))
+	settlements, b.settlements = split(b.settlements, b.most)
+	claims, b.claims = split(b.claims[i:], b.most-len(settlements))
 	if len(claims)+len(settlements) == 0 {
 		b.running--
 	}

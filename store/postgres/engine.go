@@ -29,6 +29,7 @@ type Engine struct {
 	pool    *pgxpool.Pool
 	config  Config
 	writes  *batches // claims and settlements
+	turns   turns    // claims with quotas
 	reads   *batches // of records that are settled
 	settled hints    // which these may be
 
@@ -46,34 +47,39 @@ func (e *Engine) Close() error {
 // Claim implements store.Engine. The loser's read is a statement of its own,
 // since the INSERT's snapshot may be older than the row it lost to.
 //
-// A claim that another constraint or a quota decides too does not share a
-// transaction: it waits for others in an order that is not that of the keys.
+// A claim that another constraint decides too does not share a transaction: it waits
+// for others in an order that is not that of the keys.
 func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.config.Timeout)
 	defer cancel()
 
-	var exceeded *store.QuotaExceededError
-	err = errApart
-	if draft.NaturalKey == "" && len(draft.Quotas) == 0 {
-		won, held, err = e.claimTogether(ctx, draft)
+	m := &member{op: "claiming record", draft: &draft}
+	switch {
+	case len(draft.Quotas) > 0:
+		err = e.claimTogether(ctx, m, e.claimWithin)
+	case draft.NaturalKey == "":
+		err = e.claimTogether(ctx, m, e.writes.join)
+	default:
+		err = errApart
 	}
 	if err == errApart {
-		won, held, exceeded, err = e.claimAlone(ctx, draft)
+		err = e.claimAlone(ctx, m)
 	}
 	clash := isNaturalKeyClash(err)
-	if err != nil && !clash || won || held != nil {
-		return won, held, err
+	switch {
+	case err != nil && !clash || m.won || m.held != nil:
+		return m.won, m.held, err
+	case m.exceeded != nil && draft.NaturalKey == "":
+		return false, nil, m.exceeded
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
-	case err == store.ErrNoRecord && (clash || exceeded != nil && draft.NaturalKey != ""):
+	case err == store.ErrNoRecord && (clash || m.exceeded != nil):
 		// A business identity that is taken is told so, whatever the quota says.
-		if err := e.naturalKeyHolder(ctx, draft); err != nil || exceeded == nil {
+		if err := e.naturalKeyHolder(ctx, draft); err != nil || m.exceeded == nil {
 			return false, nil, err
 		}
-		return false, nil, exceeded
-	case err == store.ErrNoRecord && exceeded != nil:
-		return false, nil, exceeded
+		return false, nil, m.exceeded
 	case err == store.ErrNoRecord:
 		return false, nil, nil
 	case err != nil:
@@ -86,38 +92,34 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 
 // claimTogether competes in a transaction with others. What comes of it may be
 // that nothing is held, or errApart.
-func (e *Engine) claimTogether(ctx context.Context, draft store.Draft) (won bool, held *store.Record, err error) {
-	m := &member{op: "claiming record", draft: &draft}
-	lost := e.settled.has(draft.Identity)
+func (e *Engine) claimTogether(ctx context.Context, m *member, compete func(context.Context, *member) error) error {
+	lost := e.settled.has(m.draft.Identity)
 	if !lost {
-		if err := e.writes.join(ctx, m); err != nil || m.won {
-			return err == nil, nil, err
+		if err := compete(ctx, m); err != nil || m.won || m.exceeded != nil {
+			return err
 		}
 	}
-	err = e.reads.join(ctx, m)
+	err := e.reads.join(ctx, m)
 	switch {
 	case err != nil || m.held != nil:
-		e.settled.add(draft.Identity)
-		return false, m.held, err
+		e.settled.add(m.draft.Identity)
 	case lost: // it was taken for granted
-		err = e.writes.join(ctx, m)
+		err = compete(ctx, m)
 	}
-	return err == nil && m.won, nil, err
+	return err
 }
 
 // claimAlone competes in a transaction of its own.
-func (e *Engine) claimAlone(ctx context.Context, draft store.Draft) (won bool, held *store.Record, exceeded *store.QuotaExceededError, err error) {
-	m := &member{draft: &draft}
-	err = e.inTx(ctx, "claiming record", durable, func(b *pgx.Batch) {
-		if len(draft.Quotas) > 0 {
-			queueClaimWithin(b, draft, &won, &exceeded)
+func (e *Engine) claimAlone(ctx context.Context, m *member) error {
+	return e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
+		if len(m.draft.Quotas) > 0 {
+			queueWithin(b, []*member{m})
 		} else {
 			queueClaims(b, []*member{m})
 		}
 		// The commonest loser, a replay far from expiry, is served by this round trip.
-		queueRead(b, readSettled, draft.Identity, &held)
+		queueRead(b, readSettled, m.draft.Identity, &m.held)
 	})
-	return won || m.won, held, exceeded, err
 }
 
 // isNaturalKeyClash tells the other unique constraint from every other error. Two
