@@ -75,7 +75,7 @@ func (e *Engine) readSettled(lost, _ []*member) error {
 // share sends a transaction that belongs to several calls, and waits for a lock but
 // briefly.
 func (e *Engine) share(settings settings, queue func(*pgx.Batch)) error {
-	return apart(e.shareWithin(min(sharedLockTimeout, e.config.LockTimeout), settings, queue))
+	return refusedForOne(e.shareWithin(min(sharedLockTimeout, e.config.LockTimeout), settings, queue))
 }
 
 // shareWithin leaves as much of the call's time for waiting before as for itself.
@@ -84,9 +84,9 @@ func (e *Engine) shareWithin(lock time.Duration, settings settings, queue func(*
 	return e.inTxWithin(context.Background(), within, "sharing a transaction", settings+byIndex, queue)
 }
 
-// apart tells by errApart that the server refuses the transaction for the sake of one
-// of its calls: each is left to itself.
-func apart(err error) error {
+// refusedForOne tells by errApart that the server refuses the transaction for the sake
+// of one of its calls: each is left to itself.
+func refusedForOne(err error) error {
 	var pg *pgconn.PgError
 	var corrupt *store.CorruptError
 	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" || errors.As(err, &corrupt) {
@@ -95,26 +95,29 @@ func apart(err error) error {
 	return err
 }
 
-// queueClaims competes for many rows.
+// queueClaims competes for many rows. All of the claims have quotas, or none.
 func queueClaims(batch *pgx.Batch, claims []*member) {
+	if len(claims[0].draft.Quotas) > 0 {
+		queueWithin(batch, claims)
+		return
+	}
 	tenants, actors, operations, keys := identities(claims)
 	args := append([]any{tenants, actors, operations, keys}, claimColumns(claims)...)
-	batch.Queue(insertClaims, args...).
-		Query(func(rows pgx.Rows) error {
-			defer rows.Close()
-			won := make(map[store.Token]bool, len(claims))
-			for rows.Next() {
-				var token store.Token
-				if err := rows.Scan((*[16]byte)(&token)); err != nil {
-					return err
-				}
-				won[token] = true
+	batch.Queue(insertClaims, args...).Query(func(rows pgx.Rows) error {
+		defer rows.Close()
+		won := make(map[store.Token]bool, len(claims))
+		for rows.Next() {
+			var token store.Token
+			if err := rows.Scan((*[16]byte)(&token)); err != nil {
+				return err
 			}
-			for _, m := range claims {
-				m.won = won[m.draft.Token]
-			}
-			return rows.Err()
-		})
+			won[token] = true
+		}
+		for _, m := range claims {
+			m.won = won[m.draft.Token]
+		}
+		return rows.Err()
+	})
 }
 
 // claimColumns are what a claim knows of its record, besides the identity.

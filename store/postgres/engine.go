@@ -112,11 +112,7 @@ func (e *Engine) claimTogether(ctx context.Context, m *member, compete func(cont
 // claimAlone competes in a transaction of its own.
 func (e *Engine) claimAlone(ctx context.Context, m *member) error {
 	return e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
-		if len(m.draft.Quotas) > 0 {
-			queueWithin(b, []*member{m})
-		} else {
-			queueClaims(b, []*member{m})
-		}
+		queueClaims(b, []*member{m})
 		// The commonest loser, a replay far from expiry, is served by this round trip.
 		queueRead(b, readSettled, m.draft.Identity, &m.held)
 	})

@@ -43,6 +43,10 @@ var Statements = map[string]string{
 	"resolve released":          resolveReleased,
 	"decided":                   decided,
 	"audit":                     audit,
+	"lock quotas":               lockQuotas,
+	"claims within":             claimsWithin,
+	"claims within, tenant":     claimsWithinOfTenant,
+	"purge slots":               purgeSlots,
 }
 
 // Gather starts the calls and sees to it that all of them are in one batch: it is
@@ -93,4 +97,16 @@ func (e *Engine) FillQueue() (empty func()) {
 		defer b.mu.Unlock()
 		b.claims = nil
 	}
+}
+
+// Waiting is how many claims wait for a quota that somebody holds, or are decided.
+func (e *Engine) Waiting() (n int) {
+	e.turns.mu.Lock()
+	defer e.turns.mu.Unlock()
+	for turn, q := range e.turns.queues {
+		if turn.patient {
+			n += q.callers
+		}
+	}
+	return n
 }
