@@ -83,7 +83,7 @@ const orRefused = `
 		SELECT window_end, used FROM idempotency_quotas
 		WHERE tenant = $1 AND operation = $3 AND actor = l.actor AND period = l.period LIMIT 1) q
 ), wanted AS MATERIALIZED (
-	SELECT c.*, dense_rank() OVER (ORDER BY c.key) <= (SELECT min(room) FROM usage) AS within
+	SELECT c.*, dense_rank() OVER (ORDER BY c.key COLLATE "C") <= (SELECT min(room) FROM usage) AS within
 	FROM unnest($4::text[], $5::uuid[], $6::smallint[], $7::text[], $8::bytea[], $9::bytea[], $10::bigint[], $11::text[])
 		AS c (key, claim_token, algorithm, version, fingerprint, members, lease, natural_key)
 	LEFT JOIN LATERAL (
@@ -97,7 +97,7 @@ const orRefused = `
 		claimed_at, lease_until, natural_key)
 	SELECT $1, $2, $3, key, 'executing', claim_token, algorithm, version, fingerprint, members,
 		now(), now() + lease * interval '1 microsecond', natural_key
-	FROM wanted WHERE within ORDER BY key
+	FROM wanted WHERE within ORDER BY key COLLATE "C"
 	ON CONFLICT (tenant, actor, operation, key) DO NOTHING
 	RETURNING tenant, actor, operation, key, claim_token, lease_until
 ), listed AS (

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -220,6 +221,44 @@ func TestActorWhoseQuotaIsHeldKeepsNoOther(t *testing.T) {
 	s.waits()
 	s.rivalRuns(rollback)()
 	require.True(t, (<-held).won)
+}
+
+// Claims of all kinds on two instances: quotas of actors and of the tenant, none, and
+// the same keys in whatever order. Releases, which make claims wait too, come in between.
+func TestClaimsWithQuotasNeverDeadlock(t *testing.T) {
+	const rounds, keys = 10, 48
+	db := pgtest.New(t)
+	db.Set(t, "deadlock_timeout", "5ms") // sooner than a batch gives up waiting
+	instances := []*scene{newSceneWith(t, db, patient(db)), newSceneWith(t, db, patient(db))}
+	limits := [][]store.Quota{
+		nil,
+		{{Max: keys}, {Max: 2 * rounds * keys, Window: ages}},
+		{{Max: keys, PerTenant: true}, {Max: keys}},
+	}
+	for round := range rounds {
+		var all sync.WaitGroup
+		for i, s := range instances {
+			for k := range keys {
+				d := draft(store.Token{byte(i + 1), byte(round), byte(k)})
+				d.Actor, d.Key, d.Quotas = fmt.Sprint("actor ", k%5), fmt.Sprint("key ", k/2), limits[(k+i)%3]
+				all.Go(func() {
+					won, _, err := s.engine.Claim(t.Context(), d)
+					if won {
+						err = s.engine.Release(t.Context(), d.Identity, d.Token)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+	}
+	require.Zero(t, instances[0].records())
+	for _, s := range instances {
+		require.NoError(t, s.engine.Close()) // a session tells what it did when it ends, at the latest
+	}
+	require.Zero(t, pgtest.Get[int](t, db, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`))
 }
 
 // A route without quotas pays nothing for those of others.
