@@ -63,6 +63,7 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 		err = errApart
 	}
 	if err == errApart {
+		m = &member{op: m.op, draft: m.draft}
 		err = e.claimAlone(ctx, m)
 	}
 	clash := isNaturalKeyClash(err)

@@ -55,7 +55,19 @@ func (e *Engine) Gather(calls ...func()) { e.GatherThen(func() {}, calls...) }
 
 // GatherThen is Gather with something done before the batch is sent.
 func (e *Engine) GatherThen(meanwhile func(), calls ...func()) {
-	b := e.writes
+	gather(e.writes, meanwhile, calls)
+}
+
+// GatherWithin is Gather for claims with quotas, in one operation of a tenant.
+func (e *Engine) GatherWithin(tenant, operation string, calls ...func()) {
+	b := &batches{lanes: 1, most: maxBatch, patience: e.config.Timeout, send: e.write}
+	e.turns.mu.Lock()
+	e.turns.queues[turn{tenant: tenant, operation: operation}] = &queue{batches: b}
+	e.turns.mu.Unlock()
+	gather(b, func() {}, calls)
+}
+
+func gather(b *batches, meanwhile func(), calls []func()) {
 	b.mu.Lock()
 	b.running += maxLanes // nobody sends
 	b.mu.Unlock()

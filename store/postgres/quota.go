@@ -133,21 +133,21 @@ LEFT JOIN (
 	SELECT position, remaining FROM usage WHERE room <= (SELECT count(*) FROM claimed)
 	ORDER BY remaining DESC NULLS LAST, position LIMIT 1) e ON NOT wanted.within`
 
-// limit is what lockQuotas and claimsWithin know of a draft's quotas.
-type limit struct {
+// bounds are what lockQuotas and claimsWithin know of a draft's quotas.
+type bounds struct {
 	subjects      []string
 	periods, most []int64
 	ofTenant      bool // one bounds what all actors execute
 }
 
-func limitOf(draft *store.Draft) (l limit) {
+func boundsOf(draft *store.Draft) (b bounds) {
 	for _, q := range draft.Quotas {
-		l.subjects = append(l.subjects, q.Subject(draft.Scope))
-		l.periods = append(l.periods, q.Window.Milliseconds())
-		l.most = append(l.most, int64(q.Max))
-		l.ofTenant = l.ofTenant || q.PerTenant && q.Window == 0
+		b.subjects = append(b.subjects, q.Subject(draft.Scope))
+		b.periods = append(b.periods, q.Window.Milliseconds())
+		b.most = append(b.most, int64(q.Max))
+		b.ofTenant = b.ofTenant || q.PerTenant && q.Window == 0
 	}
-	return l
+	return b
 }
 
 // queueWithin queues claims in one operation of a tenant, in the order of their keys.
@@ -157,8 +157,8 @@ func queueWithin(b *pgx.Batch, claims []*member) {
 	var subjects []string
 	var periods []int64
 	for _, group := range groups {
-		l := limitOf(group[0].draft)
-		subjects, periods = append(subjects, l.subjects...), append(periods, l.periods...)
+		of := boundsOf(group[0].draft)
+		subjects, periods = append(subjects, of.subjects...), append(periods, of.periods...)
 	}
 	b.Queue(lockQuotas, claims[0].draft.Tenant, claims[0].draft.Operation, actors, keys, subjects, periods)
 	for _, group := range groups {
@@ -180,18 +180,19 @@ func alike(claims []*member) (groups [][]*member) {
 // queueAlike queues claims that have their scope and their quotas in common. Exceeded
 // is set for those that were refused for the sake of one.
 func queueAlike(b *pgx.Batch, claims []*member) {
-	first, l := claims[0].draft, limitOf(claims[0].draft)
+	first, of := claims[0].draft, boundsOf(claims[0].draft)
 	byToken := make(map[store.Token]*member, len(claims))
 	keys := make([]string, len(claims))
 	for i, m := range claims {
 		byToken[m.draft.Token], keys[i] = m, m.draft.Key
+		m.won, m.exceeded = false, nil // as a transaction that was given up may have left them
 	}
 	sql := claimsWithin
-	if l.ofTenant {
+	if of.ofTenant {
 		sql = claimsWithinOfTenant
 	}
 	args := append([]any{first.Tenant, first.Actor, first.Operation, keys}, claimColumns(claims)...)
-	b.Queue(sql, append(args, l.subjects, l.periods, l.most)...).Query(func(rows pgx.Rows) error {
+	b.Queue(sql, append(args, of.subjects, of.periods, of.most)...).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		for rows.Next() {
 			var token store.Token

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -221,6 +222,36 @@ func TestActorWhoseQuotaIsHeldKeepsNoOther(t *testing.T) {
 	s.waits()
 	s.rivalRuns(rollback)()
 	require.True(t, (<-held).won)
+}
+
+// Alice wins in a transaction that is given up for the sake of bob, and somebody else
+// is faster then: what she was told in that transaction is worth nothing.
+func TestClaimThatWonInATransactionThatWasGivenUpHasNotWon(t *testing.T) {
+	s := newScene(t)
+	quota := store.Quota{Max: 9}
+	claims := map[string]*claimed{"alice": {}, "bob": {}}
+	var calls []func()
+	for actor, c := range claims {
+		d := draft(store.Token{byte(len(actor))})
+		d.Actor, d.Quotas = actor, []store.Quota{quota}
+		calls = append(calls, func() { c.won, c.held, c.err = s.engine.Claim(t.Context(), d) })
+	}
+	s.rivalRuns(begin, strings.Replace(insert, "alice", "bob", 1))()
+	faster := s.db.Conn(t)
+	_, err := faster.Exec(t.Context(), `SET synchronous_commit = off`)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() { defer close(done); s.engine.GatherWithin("acme", "create-order", calls...) }()
+	s.waits()
+
+	inserted, err := faster.Exec(t.Context(), insert+` ON CONFLICT DO NOTHING`)
+
+	require.NoError(t, err)
+	s.rivalRuns(rollback)()
+	<-done
+	require.NoError(t, claims["alice"].err)
+	require.Equal(t, inserted.RowsAffected() == 0, claims["alice"].won)
+	require.True(t, claims["bob"].won)
 }
 
 // Claims of all kinds on two instances: quotas of actors and of the tenant, none, and
