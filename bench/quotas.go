@@ -6,7 +6,7 @@ package main
 func (b *bench) quotas() error {
 	s := section{Title: "Quotas", Header: []string{"store", "work", "clients", "without, req/s", "with, req/s", "ratio", "p99 without, ms", "p99 with, ms", "p99 ratio"},
 		Prose: "First writes of one actor, with `max_executing` and `max_new_keys` against none. To be exact across instances, claims of one actor take turns in " +
-			"PostgreSQL, and do not share a transaction."}
+			"PostgreSQL; those of one instance take theirs together."}
 	for _, kind := range kinds {
 		for _, clients := range []int{8, 64} {
 			var sides [2]*caddy

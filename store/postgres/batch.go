@@ -40,6 +40,7 @@ const (
 // nothing under way goes at once, and is alone in its transaction.
 type batches struct {
 	lanes    int           // that may send at once
+	most     int           // calls in a transaction
 	patience time.Duration // of a claim for a lane
 	send     func(claims, settlements []*member) error
 
@@ -59,12 +60,13 @@ type member struct {
 
 	joined time.Time
 
-	done  chan struct{} // closed when the fields below are final
-	won   bool
-	lost  bool // as the database has answered, even if the transaction failed after that
-	held  *store.Record
-	moved bool
-	err   error
+	done     chan struct{} // closed when the fields below are final
+	won      bool
+	lost     bool // as the database has answered, even if the transaction failed after that
+	held     *store.Record
+	exceeded *store.QuotaExceededError
+	moved    bool
+	err      error
 }
 
 var (
@@ -188,8 +190,8 @@ func (b *batches) take() (claims, settlements []*member) {
 		m.err = &store.EngineError{Op: m.op, Failure: store.Overloaded, Err: errOverloaded}
 		close(m.done)
 	}
-	settlements, b.settlements = split(b.settlements, maxBatch)
-	claims, b.claims = split(b.claims[i:], maxBatch-len(settlements))
+	settlements, b.settlements = split(b.settlements, b.most)
+	claims, b.claims = split(b.claims[i:], b.most-len(settlements))
 	switch {
 	case len(claims)+len(settlements) == 0:
 		b.running--

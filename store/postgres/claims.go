@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,11 +69,21 @@ func (e *Engine) readSettled(lost, _ []*member) error {
 	return e.share(lazy, func(batch *pgx.Batch) { queueReads(batch, lost) })
 }
 
-// share sends a transaction that belongs to several calls. If the server refuses
-// it for the sake of one, errApart leaves each to itself.
+// share sends a transaction that belongs to several calls, and waits for a lock but
+// briefly.
 func (e *Engine) share(settings settings, queue func(*pgx.Batch)) error {
-	within := limits{lock: min(sharedLockTimeout, e.config.LockTimeout), all: e.config.Timeout / 2}
-	err := e.inTxWithin(context.Background(), within, "sharing a transaction", settings+byIndex, queue)
+	return refusedForOne(e.shareWithin(min(sharedLockTimeout, e.config.LockTimeout), settings, queue))
+}
+
+// shareWithin leaves as much of the call's time for waiting before as for itself.
+func (e *Engine) shareWithin(lock time.Duration, settings settings, queue func(*pgx.Batch)) error {
+	within := limits{lock: min(lock, e.config.Timeout/2), all: e.config.Timeout / 2}
+	return e.inTxWithin(context.Background(), within, "sharing a transaction", settings+byIndex, queue)
+}
+
+// refusedForOne tells by errApart that the server refuses the transaction for the sake
+// of one of its calls: each is left to itself.
+func refusedForOne(err error) error {
 	var pg *pgconn.PgError
 	var corrupt *store.CorruptError
 	if errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR" || errors.As(err, &corrupt) {
@@ -81,10 +92,25 @@ func (e *Engine) share(settings settings, queue func(*pgx.Batch)) error {
 	return err
 }
 
-// queueClaims competes for many rows.
+// queueClaims competes for many rows. All of the claims have quotas, or none.
 func queueClaims(batch *pgx.Batch, claims []*member) {
-	n := len(claims)
+	if len(claims[0].draft.Quotas) > 0 {
+		queueWithin(batch, claims)
+		return
+	}
 	tenants, actors, operations, keys := identities(claims)
+	args := append([]any{tenants, actors, operations, keys}, claimColumns(claims)...)
+	batch.Queue(insertClaims, args...).Query(returnedTokens(func(won map[store.Token]bool) {
+		for _, m := range claims {
+			m.won = won[m.draft.Token]
+			m.lost = !m.won
+		}
+	}))
+}
+
+// claimColumns are what a claim knows of its record, besides the identity.
+func claimColumns(claims []*member) []any {
+	n := len(claims)
 	tokens, algorithms, versions := make([][16]byte, n), make([]int16, n), make([]string, n)
 	sums, members, leases, naturals := make([][]byte, n), make([][]byte, n), make([]int64, n), make([]*string, n)
 	for i, m := range claims {
@@ -93,13 +119,7 @@ func queueClaims(batch *pgx.Batch, claims []*member) {
 		sums[i], members[i], leases[i] = d.Fingerprint.Sum[:], d.Fingerprint.Members, d.Lease.Microseconds()
 		naturals[i] = orNull(d.NaturalKey)
 	}
-	batch.Queue(insertClaims, tenants, actors, operations, keys, tokens, algorithms, versions, sums, members, leases, naturals).
-		Query(returnedTokens(func(won map[store.Token]bool) {
-			for _, m := range claims {
-				m.won = won[m.draft.Token]
-				m.lost = !m.won
-			}
-		}))
+	return []any{tokens, algorithms, versions, sums, members, leases, naturals}
 }
 
 // returnedTokens gives the tokens that a statement returns, unless it failed.

@@ -120,8 +120,9 @@ func Open(ctx context.Context, config Config) (*Engine, error) {
 	}
 	e := &Engine{pool: pool, config: config, exactBelow: exactBelow}
 	lanes := min(maxLanes, int(config.MaxConns))
-	e.writes = &batches{lanes: lanes, patience: config.Timeout / 2, send: e.write}
-	e.reads = &batches{lanes: lanes, patience: config.Timeout / 2, send: e.readSettled}
+	e.writes = &batches{lanes: lanes, most: maxBatch, patience: config.Timeout / 2, send: e.write}
+	e.turns.queues = make(map[turn]*queue)
+	e.reads = &batches{lanes: lanes, most: maxBatch, patience: config.Timeout / 2, send: e.readSettled}
 	if err := e.prepareSchema(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -29,6 +29,7 @@ type Engine struct {
 	pool   *pgxpool.Pool
 	config Config
 	writes *batches    // claims and settlements
+	turns  turns       // claims with quotas
 	reads  *batches    // of records that are settled
 	seen   store.Hints // see Claim
 
@@ -61,17 +62,20 @@ func (e *Engine) Claim(ctx context.Context, draft store.Draft) (won bool, held *
 // claim competes, and reads what a loser lost to. The loser's read is a statement of
 // its own, since the INSERT's snapshot may be older than the row it lost to.
 //
-// A claim that another constraint or a quota decides too does not share a
-// transaction: it waits for others in an order that is not that of the keys.
+// A claim that another constraint decides too does not share a transaction: it waits
+// for others in an order that is not that of the keys.
 func (e *Engine) claim(ctx context.Context, m *member) (won bool, held *store.Record, err error) {
 	draft := *m.draft
-	var exceeded *store.QuotaExceededError
-	err = errApart
-	if draft.NaturalKey == "" && len(draft.Quotas) == 0 {
-		err = e.claimTogether(ctx, m)
+	switch {
+	case len(draft.Quotas) > 0:
+		err = e.claimTogether(ctx, m, e.claimWithin)
+	case draft.NaturalKey == "":
+		err = e.claimTogether(ctx, m, e.writes.join)
+	default:
+		err = errApart
 	}
 	if err == errApart {
-		exceeded, err = e.claimAlone(ctx, m)
+		err = e.claimAlone(ctx, m)
 	}
 	clash := isNaturalKeyClash(err)
 	switch {
@@ -81,17 +85,17 @@ func (e *Engine) claim(ctx context.Context, m *member) (won bool, held *store.Re
 		return false, nil, err
 	case m.won || m.held != nil:
 		return m.won, m.held, nil
+	case m.exceeded != nil && draft.NaturalKey == "":
+		return false, nil, m.exceeded
 	}
 	held, err = e.Read(ctx, draft.Identity)
 	switch {
-	case err == store.ErrNoRecord && (clash || exceeded != nil && draft.NaturalKey != ""):
+	case err == store.ErrNoRecord && (clash || m.exceeded != nil):
 		// A business identity that is taken is told so, whatever the quota says.
-		if err := e.naturalKeyHolder(ctx, draft); err != nil || exceeded == nil {
+		if err := e.naturalKeyHolder(ctx, draft); err != nil || m.exceeded == nil {
 			return false, nil, err
 		}
-		return false, nil, exceeded
-	case err == store.ErrNoRecord && exceeded != nil:
-		return false, nil, exceeded
+		return false, nil, m.exceeded
 	case err == store.ErrNoRecord:
 		return false, nil, nil
 	case err != nil:
@@ -104,10 +108,10 @@ func (e *Engine) claim(ctx context.Context, m *member) (won bool, held *store.Re
 
 // claimTogether competes in a transaction with others. What comes of it may be
 // that nothing is held, or errApart.
-func (e *Engine) claimTogether(ctx context.Context, m *member) error {
+func (e *Engine) claimTogether(ctx context.Context, m *member, compete func(context.Context, *member) error) error {
 	hinted := m.lost
 	if !hinted {
-		if err := e.writes.join(ctx, m); err != nil || m.won {
+		if err := compete(ctx, m); err != nil || m.won || m.exceeded != nil {
 			return err
 		}
 	}
@@ -118,24 +122,19 @@ func (e *Engine) claimTogether(ctx context.Context, m *member) error {
 	case m.held != nil:
 		e.seen.Add(m.draft.Identity)
 	case hinted:
-		return e.writes.join(ctx, m)
+		return compete(ctx, m)
 	}
 	return nil
 }
 
 // claimAlone competes in a transaction of its own.
-func (e *Engine) claimAlone(ctx context.Context, m *member) (exceeded *store.QuotaExceededError, err error) {
-	m.won, m.held = false, nil // whatever came of it together
-	err = e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
-		if len(m.draft.Quotas) > 0 {
-			queueClaimWithin(b, m, &exceeded)
-		} else {
-			queueClaims(b, []*member{m})
-		}
+func (e *Engine) claimAlone(ctx context.Context, m *member) error {
+	m.won, m.held, m.exceeded = false, nil, nil // whatever came of it together
+	return e.inTx(ctx, m.op, durable, func(b *pgx.Batch) {
+		queueClaims(b, []*member{m})
 		// The commonest loser, a replay far from expiry, is served by this round trip.
 		queueRead(b, readSettled, m.draft.Identity, &m.held)
 	})
-	return exceeded, err
 }
 
 // isNaturalKeyClash tells the other unique constraint from every other error. Two

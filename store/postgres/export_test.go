@@ -48,6 +48,10 @@ var Statements = map[string]string{
 	"resolve released":          resolveReleased,
 	"decided":                   decided,
 	"audit":                     audit,
+	"lock quotas":               lockQuotas,
+	"claims within":             claimsWithin,
+	"claims within, tenant":     claimsWithinOfTenant,
+	"purge slots":               purgeSlots,
 }
 
 // Gather starts the calls and sees to it that all of them are in one batch: it is
@@ -56,7 +60,19 @@ func (e *Engine) Gather(calls ...func()) { e.GatherThen(func() {}, calls...) }
 
 // GatherThen is Gather with something done before the batch is sent.
 func (e *Engine) GatherThen(meanwhile func(), calls ...func()) {
-	b := e.writes
+	gather(e.writes, meanwhile, calls)
+}
+
+// GatherWithin is Gather for claims with quotas, in one operation of a tenant.
+func (e *Engine) GatherWithin(tenant, operation string, calls ...func()) {
+	b := &batches{lanes: 1, most: maxBatch, patience: e.config.Timeout, send: e.write}
+	e.turns.mu.Lock()
+	e.turns.queues[turn{tenant: tenant, operation: operation}] = &queue{batches: b}
+	e.turns.mu.Unlock()
+	gather(b, func() {}, calls)
+}
+
+func gather(b *batches, meanwhile func(), calls []func()) {
 	b.mu.Lock()
 	b.running += maxLanes // nobody sends
 	b.mu.Unlock()
@@ -98,4 +114,16 @@ func (e *Engine) FillQueue() (empty func()) {
 		defer b.mu.Unlock()
 		b.claims = nil
 	}
+}
+
+// Waiting is how many claims wait for a quota that somebody holds, or are decided.
+func (e *Engine) Waiting() (n int) {
+	e.turns.mu.Lock()
+	defer e.turns.mu.Unlock()
+	for turn, q := range e.turns.queues {
+		if turn.patient {
+			n += q.callers
+		}
+	}
+	return n
 }

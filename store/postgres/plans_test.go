@@ -27,6 +27,8 @@ const (
 
 	manyResponses = `INSERT INTO idempotency_responses (claim_token, tenant, header, body)
 		SELECT claim_token, tenant, '', '' FROM idempotency_records WHERE state = 'completed'`
+	manySlots = `INSERT INTO idempotency_slots (tenant, operation, actor, key, claim_token, lease_until)
+		SELECT tenant || actor, operation, actor, key, claim_token, lease_until FROM idempotency_records`
 
 	manyDecisions = `INSERT INTO idempotency_audit (decision, decided_by, reason, tenant, actor, operation, key, from_state, to_state)
 		SELECT gen_random_uuid(), 'verifier', '', tenant, actor, operation, key, 'unknown', 'completed' FROM idempotency_records`
@@ -37,10 +39,11 @@ const (
 // any later: both must hold.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	s := newScene(t)
-	s.rivalRuns(manyRecords, manyResponses, manyDecisions, `ANALYZE`)()
+	s.rivalRuns(manyRecords, manyResponses, manySlots, manyDecisions, `ANALYZE`)()
 	const (
 		of       = `'acme', 'actor 1', 'create-order', 'K1'`
 		token    = `'09000000-0000-0000-0000-000000000000'`
+		claim    = `'{K1}', '{09000000-0000-0000-0000-000000000000}', '{1}', '{v1}', '{""}', '{NULL}', '{1}', '{NULL}', '{actor 1}', '{0}', '{1}'`
 		theTable = "Seq Scan on idempotency_records"
 	)
 	for name, c := range map[string]struct {
@@ -70,6 +73,11 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		"resolve released": {of + `, ` + token + `, ` + token + `, 'olivia', ''`, "idempotency_records_pkey"},
 		"decided":          {of + `, ` + token, "idempotency_audit_record"},
 		"audit":            {of, "idempotency_audit_record"},
+		"lock quotas": {`'acme', 'create-order', '{actor 1}', '{K1}', '{actor 1}', '{0}'`,
+			"idempotency_records_pkey"},
+		"claims within":         {`'acme', 'actor 1', 'create-order', ` + claim, "idempotency_slots_pkey"},
+		"claims within, tenant": {`'acme', 'actor 1', 'create-order', ` + claim, "idempotency_slots_pkey"},
+		"purge slots":           {`10`, "idempotency_slots_lease"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := s.db.Conn(t)
@@ -95,6 +103,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 				require.NotContains(t, plan.String(), theTable, mode)
 				require.NotContains(t, plan.String(), "Seq Scan on idempotency_audit", mode)
 				require.NotContains(t, plan.String(), "Seq Scan on idempotency_responses", mode)
+				require.NotContains(t, plan.String(), "Seq Scan on idempotency_slots", mode)
 			}
 		})
 	}
@@ -172,4 +181,35 @@ func TestBusinessIdentityOfNoneIsNotIndexed(t *testing.T) {
 	require.True(t, pgtest.Get[bool](t, s.db, `SELECT natural_key IS NULL FROM idempotency_records`))
 	require.Empty(t, s.record().NaturalKey)
 	require.Equal(t, store.Completed, s.record().State)
+}
+
+// A connection keeps its plans from when the tables were empty, and so does a claim
+// what it costs: the records of its key and of the slots, and no others of the actor.
+func TestWhatAClaimWithinQuotasReadsDoesNotGrowWithTheTable(t *testing.T) {
+	const claims, each = 20, 10
+	db := pgtest.New(t)
+	config := patient(db)
+	config.MaxConns = 1
+	s := newSceneWith(t, db, config)
+	quotas := []store.Quota{{Max: 10 * claims}, {Max: 10 * claims, PerTenant: true}, {Max: 10 * claims, Window: ages}}
+	claim := func(n int) {
+		d := draft(store.Token{byte(n + 1)})
+		d.Key, d.Actor, d.Quotas = fmt.Sprint("key ", n), "actor 1", quotas
+		won, _, err := s.engine.Claim(t.Context(), d)
+		require.NoError(t, err)
+		require.True(t, won)
+		require.NoError(t, s.engine.Complete(t.Context(), d.Identity, d.Token, *answer(ample)))
+	}
+	for n := range claims {
+		claim(n)
+	}
+	s.rivalRuns(manyRecords)()
+	for n := range claims {
+		claim(claims + n)
+	}
+
+	require.NoError(t, s.engine.Close()) // a session tells what it did when it ends, at the latest
+	db.WaitFor(t, `SELECT n_tup_upd >= $1 FROM pg_stat_user_tables WHERE relname = 'idempotency_records'`, 2*claims)
+	require.Less(t, pgtest.Get[int](t, db, `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
+		WHERE relname = 'idempotency_records'`), 2*claims*each)
 }

@@ -12,10 +12,16 @@ import (
 // With one writer, a claim with quotas needs no locks: it is one job, whose first
 // statement looks at what is counted and inserts, or does not.
 
-// executingSlots are those of a scope that are to be believed.
-const executingSlots = `
-	SELECT count(*) FROM idempotency_slots s JOIN idempotency_records r USING (tenant, operation, actor, key, claim_token)
+// slots of a scope are an upper bound, which costs a look at the index, of
+// executingSlots, which are to be believed. CROSS JOIN begins with the slots, which
+// are few: SQLite would read all records of the actor, or of the tenant.
+const (
+	slots = `
+	SELECT count(*) FROM idempotency_slots s WHERE s.tenant = ?1 AND s.operation = ?3`
+	executingSlots = `
+	SELECT count(*) FROM idempotency_slots s CROSS JOIN idempotency_records r USING (tenant, operation, actor, key, claim_token)
 	WHERE s.tenant = ?1 AND s.operation = ?3 AND r.state = 'executing'`
+)
 
 // exceeded are the quotas in the way of a claim. ?2 is the actor, ?12 the list of
 // quotas: subject, length of the window, and how many it allows.
@@ -24,10 +30,10 @@ SELECT l.position, CASE WHEN l.period > 0 THEN q.window_end - ` + now + ` END AS
 FROM (SELECT key AS position, value ->> 0 AS actor, value ->> 1 AS period, value ->> 2 AS most FROM json_each(?12)) l
 LEFT JOIN idempotency_quotas q ON q.tenant = ?1 AND q.operation = ?3 AND q.actor = l.actor AND q.period = l.period
 	AND q.window_end > ` + now + `
-WHERE l.most <= CASE
-	WHEN l.period > 0 THEN coalesce(q.used, 0)
-	WHEN l.actor = '' THEN (` + executingSlots + `)
-	ELSE (` + executingSlots + ` AND s.actor = ?2) END
+WHERE CASE
+	WHEN l.period > 0 THEN l.most <= coalesce(q.used, 0)
+	WHEN l.actor = '' THEN l.most <= (` + slots + `) AND l.most <= (` + executingSlots + `)
+	ELSE l.most <= (` + slots + ` AND s.actor = ?2) AND l.most <= (` + executingSlots + ` AND s.actor = ?2) END
 ORDER BY remaining DESC NULLS LAST, l.position`
 
 const claimWithin = `

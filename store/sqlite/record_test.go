@@ -154,6 +154,33 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	}
 }
 
+// What a claim costs does not grow with the records of its actor: each that it looks
+// at, it looks up by its key.
+func TestClaimWithinQuotasLooksUpOneRecordForEachSlot(t *testing.T) {
+	e := open(t, Config{})
+	byKey := []any{"acme", "alice", "create-order", "K1", []byte("token"), 1, 1, nil, nil, 1, nil, "[]"}
+	for name, c := range map[string]struct {
+		sql  string
+		args []any
+	}{
+		"claim":                {claimWithin, byKey},
+		"free slots of actor":  {freeSlotsOfActor, byKey[:3]},
+		"free slots of tenant": {freeSlotsOfTenant, byKey[:2]},
+		"purge slots":          {purgeSlots, []any{10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lookUps := 0
+			for _, line := range strings.Split(planOf(t, e, c.sql, c.args...), "\n") {
+				if strings.Contains(line, " r ") {
+					lookUps++
+					require.Contains(t, line, "(tenant=? AND actor=? AND operation=? AND key=?)")
+				}
+			}
+			require.NotZero(t, lookUps)
+		})
+	}
+}
+
 func planOf(t *testing.T, e *Engine, sql string, args ...any) string {
 	t.Helper()
 	rows, err := e.writer.db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+sql, args...)

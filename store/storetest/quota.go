@@ -202,7 +202,7 @@ var quotas = []story{
 	}},
 
 	{"of many new keys at once exactly so many are allowed", func(w *world) {
-		const callers, allowed = 24, 10
+		const callers, allowed = 64, 20
 		for name, limits := range map[string][]store.Quota{
 			"new keys":               {newKeys(allowed)},
 			"executing":              {executing(allowed)},
