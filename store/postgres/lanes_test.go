@@ -11,7 +11,7 @@ import (
 
 func TestCallBehindABatchThatHangsIsSentBesideItThoughNobodyElseComes(t *testing.T) {
 	hangs, began, ended := make(chan struct{}), make(chan struct{}), make(chan error)
-	b := &batches{lanes: 2, patience: time.Minute, send: func(claims, _ []*member) error {
+	b := &batches{lanes: 2, most: maxBatch, patience: time.Minute, send: func(claims, _ []*member) error {
 		if claims[0].op == "hangs" {
 			close(began)
 			<-hangs
