@@ -2,8 +2,11 @@ package caddymodule
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,33 +16,75 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store/postgres"
 )
 
+// migrationsOf is what the command prints.
+func migrationsOf(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var sql bytes.Buffer
+	cmd := migrationsCommand()
+	cmd.SetOut(&sql)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	return sql.String(), err
+}
+
 // What is printed for a DBA is the schema that the program works with.
 func TestPrintedMigrationsMakeTheSchema(t *testing.T) {
-	db := pgtest.New(t)
-	var sql bytes.Buffer
-	require.NoError(t, printMigrations(&sql, 0))
+	for _, args := range [][]string{{}, {"--partitions", "2"}, {"--partitions", "256"}} {
+		db := pgtest.New(t)
+		sql, err := migrationsOf(t, args...)
+		require.NoError(t, err)
 
-	db.Exec(t, sql.String())
+		db.Exec(t, sql)
+
+		engine, err := postgres.Open(t.Context(), postgres.Config{DSN: db.DSN, SkipMigrations: true})
+		require.NoError(t, err)
+		require.NoError(t, engine.Close())
+	}
+}
+
+func TestPrintedMigrationsGoOnFromAVersion(t *testing.T) {
+	db := pgtest.New(t)
+	all, err := migrationsOf(t)
+	require.NoError(t, err)
+	rest, err := migrationsOf(t, "--from", "1")
+	require.NoError(t, err)
+	before, _, found := strings.Cut(all, "-- 0002")
+	require.True(t, found)
+
+	db.Exec(t, before)
+	db.Exec(t, rest)
 
 	engine, err := postgres.Open(t.Context(), postgres.Config{DSN: db.DSN, SkipMigrations: true})
 	require.NoError(t, err)
 	require.NoError(t, engine.Close())
 }
 
-func TestPrintedMigrationsGoOnFromAVersion(t *testing.T) {
-	db := pgtest.New(t)
-	var first, rest bytes.Buffer
-	require.NoError(t, printMigrations(&rest, 1))
-	require.NoError(t, printMigrations(&first, 0))
-	before, _, found := strings.Cut(first.String(), "-- 0002")
-	require.True(t, found)
+func TestPartitionsThatCannotBeMadeAreRefused(t *testing.T) {
+	for args, want := range map[string]string{
+		"--partitions 1":          "from 2 to 256",
+		"--partitions 257":        "from 2 to 256",
+		"--partitions 4 --from 1": "new database",
+	} {
+		sql, err := migrationsOf(t, strings.Fields(args)...)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, sql, "CREATE TABLE")
+	}
+}
 
-	db.Exec(t, before)
-	db.Exec(t, rest.String())
-
-	engine, err := postgres.Open(t.Context(), postgres.Config{DSN: db.DSN, SkipMigrations: true})
+// The help and the page for operators grant the same.
+func TestHelpOfMigrationsGrantsWhatThePageDoes(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
-	require.NoError(t, engine.Close())
+	tables := func(text string) (names []string) {
+		for _, grant := range regexp.MustCompile(`GRANT .* TO `).FindAllString(text, -1) {
+			names = append(names, regexp.MustCompile(`idempotency_\w+`).FindAllString(grant, -1)...)
+		}
+		slices.Sort(names)
+		return names
+	}
+	require.NotEmpty(t, tables(string(page)))
+	require.Equal(t, tables(string(page)), tables(migrationsCommand().Long))
 }
 
 // files writes each text into a file, and returns their names.

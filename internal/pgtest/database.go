@@ -97,7 +97,7 @@ func (db *DB) Empty(t testing.TB) {
 			FOR name IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
 				WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
 			LOOP
-				EXECUTE 'DROP TABLE ' || name || ' CASCADE';
+				EXECUTE 'DROP TABLE IF EXISTS ' || name || ' CASCADE'; -- it may have gone with another
 			END LOOP;
 		END $$`)
 }

@@ -33,6 +33,30 @@ func TestConformanceInPoolerMode(t *testing.T) {
 	storetest.Run(t, backend(db, postgres.Config{DSN: db.DSN, Pooler: postgres.TransactionPooler}))
 }
 
+// Hash partitions change where a record stands, and nothing else.
+func TestConformanceWithPartitions(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	b := backend(db, postgres.Config{DSN: db.DSN, SkipMigrations: true})
+	inOneTable := b.Create
+	b.Create = func(t testing.TB) func() store.Engine {
+		next := inOneTable(t)
+		applyPartitioned(t, db, 4)
+		return next
+	}
+	storetest.Run(t, b)
+}
+
+func applyPartitioned(t testing.TB, db *pgtest.DB, partitions int) {
+	t.Helper()
+	sql := postgres.MigrationsTable + ";"
+	for _, m := range postgres.Partitioned(partitions) {
+		sql += m.SQL + ";" + postgres.Bookkeeping(m) + ";"
+	}
+	_, err := db.Conn(t).PgConn().Exec(t.Context(), sql).ReadAll()
+	require.NoError(t, err)
+}
+
 func backend(db *pgtest.DB, config postgres.Config) storetest.Backend {
 	return storetest.Backend{
 		Shared: true,

@@ -16,6 +16,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -142,7 +143,7 @@ func (e *Engine) claimAlone(ctx context.Context, m *member) error {
 // before the conflict target: whoever gets it has to look for its own record first.
 func isNaturalKeyClash(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == uniqueViolation && pg.ConstraintName == "idempotency_records_natural"
+	return errors.As(err, &pg) && pg.Code == uniqueViolation && strings.Contains(pg.ConstraintName, "_natural")
 }
 
 const naturalKeyHolder = `

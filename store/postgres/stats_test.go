@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/caddy-idempotency/caddy-idempotency/internal/pgtest"
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
@@ -48,4 +49,17 @@ func TestLargeTableThatWasNeverAnalyzedIsEstimatedFromItsSize(t *testing.T) {
 	require.EqualValues(t, 20, records[store.Unknown])
 	require.InEpsilon(t, 19980, records[store.Completed], 0.5, "the right order of magnitude")
 	require.Zero(t, records[store.Expired])
+}
+
+func TestEveryPartitionIsEstimated(t *testing.T) {
+	db := pgtest.New(t)
+	applyPartitioned(t, db, 4)
+	s := newSceneWith(t, db, patient(db))
+	s.engine.EstimateAlways()
+	s.rivalRuns(manyRecords, `UPDATE idempotency_records SET operation = 'operation ' || right(key, 1)`, `ANALYZE idempotency_records`)()
+
+	records := s.stats()
+
+	require.EqualValues(t, 20, records[store.Unknown])
+	require.InEpsilon(t, 19980, records[store.Completed], 0.3, "the update has moved them, and left old versions")
 }

@@ -161,18 +161,23 @@ WHERE d.awaits = 'lease' AND (
 	// never ran, a page is taken to be half full of records of 250 bytes (see
 	// the table's fillfactor), and all of them to be completed.
 	estimateSettled = `
-SELECT v.state,
+SELECT v.state, sum(
 	pg_relation_size(c.oid)::float8 / current_setting('block_size')::float8
 	* CASE WHEN c.relpages > 0 AND c.reltuples > 0 THEN c.reltuples / c.relpages ELSE 16 END
 	* CASE WHEN s.tablename IS NULL THEN v.share_unless_analyzed
-		ELSE coalesce(s.most_common_freqs[array_position(s.most_common_vals::text::text[], v.state)], 0) END
+		ELSE coalesce(s.most_common_freqs[array_position(s.most_common_vals::text::text[], v.state)], 0) END)
 FROM pg_class c
 CROSS JOIN (VALUES ('completed', 1), ('expired', 0)) v (state, share_unless_analyzed)
 LEFT JOIN pg_stats s ON s.schemaname = c.relnamespace::regnamespace::text AND s.tablename = c.relname
 	AND s.attname = 'state' AND NOT s.inherited
-WHERE c.oid = 'idempotency_records'::regclass`
+WHERE c.oid IN (` + tables + `)
+GROUP BY v.state`
 
-	tableSize = `SELECT pg_relation_size('idempotency_records')`
+	tableSize = `SELECT sum(pg_relation_size(oid))::bigint FROM (` + tables + `) t (oid)`
+
+	// tables are that of the records and, if it has any, its partitions.
+	tables = `SELECT 'idempotency_records'::regclass UNION ALL
+	SELECT inhrelid FROM pg_inherits WHERE inhparent = 'idempotency_records'::regclass`
 
 	// A statement of its own, sent for a small table only: in one with the estimate,
 	// the planner costs it for the large table too, and starts JIT and workers for
