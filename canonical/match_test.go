@@ -183,3 +183,12 @@ func TestSipHash(t *testing.T) {
 		require.Equal(t, want, sipHash(0, 0, message[:n]), "%d bytes", n)
 	}
 }
+
+func TestNamesTooLongToBeKeptDifferAllTheSame(t *testing.T) {
+	p := mustCompile(t, Rules{})
+	named := func(end string) *Request {
+		return jsonRequest([]byte(`{"` + strings.Repeat("n", maxShownName) + end + `":1}`))
+	}
+
+	require.Equal(t, []string{"other members"}, mismatch(t, p, named("A"), named("B")).Names())
+}

@@ -59,7 +59,7 @@ func (p Part) String() string {
 const (
 	mostParts    = 64
 	mostPartName = maxShownName
-	partsFormat  = 1
+	partsFormat  = 2 // 1 left the names out of what is shared
 	partDigest   = 4 // bytes kept of each
 )
 
@@ -109,7 +109,7 @@ func (w *partsWriter) put(kind PartKind, name []byte, digest uint64) {
 	if w.count == mostParts || len(name) > mostPartName {
 		var folded [8]byte
 		binary.LittleEndian.PutUint64(folded[:], digest)
-		w.rest = w.digest(kind, w.rest, folded[:])
+		w.rest = w.digest(kind, w.digest(kind, w.rest, name), folded[:])
 		w.more = true
 		return
 	}
