@@ -75,7 +75,7 @@ func (k *NaturalKey) checkLeftIn(rules canonical.Rules) error {
 			Defaults: []canonical.Default{{Path: path, Value: json.RawMessage("null")}},
 		})
 		if wrong := (*canonical.RuleError)(nil); errors.As(err, &wrong) && wrong.Rule == "default" {
-			return fmt.Errorf("path %q is missing from every request, since of the fingerprint's rules %s: let it count, or name a member that does",
+			return fmt.Errorf("path %q is missing from every request by the fingerprint's rules (%s): let it count, or name a member that does",
 				path, wrong.Reason)
 		}
 	}
