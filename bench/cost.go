@@ -150,8 +150,10 @@ func serverCPU(backend int) (time.Duration, error) {
 			ticks += stat.own
 		}
 	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	return inTime(ticks), nil
 }
+
+func inTime(ticks int) time.Duration { return time.Duration(ticks) * time.Second / ticksPerSecond }
 
 // processStat is a part of /proc/PID/stat: times in ticks, user's and system's.
 type processStat struct{ parent, own, children int }

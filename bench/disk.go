@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,13 +10,18 @@ import (
 	"github.com/caddy-idempotency/caddy-idempotency/store"
 )
 
+const (
+	lease     = time.Second
+	replayFor = 2 * time.Second // longer, as always where the completion is the routine one
+)
+
 // disk is what a record takes when its response is gone, after the churn that made
 // it so: a claim, a completion, an expiry, by the engine itself. What takes a day
-// in earnest takes seconds here, because replay windows are a second long; VACUUM
-// runs as often as autovacuum would begin one.
+// in earnest takes seconds here, because leases are a second long, and replay windows
+// two; VACUUM runs as often as autovacuum would begin one.
 func (b *bench) disk() error {
-	records := b.some(200_000)
 	const batches = 20
+	records := b.some(200_000)
 	p, err := b.newPlace(onPostgres)
 	if err != nil {
 		return err
@@ -30,26 +36,16 @@ func (b *bench) disk() error {
 		if err := b.churn(s, records/batches); err != nil {
 			return err
 		}
-		for _, sweep := range []func() (int, error){
-			func() (int, error) { return s.Abandon(b.ctx, 500) },
-			func() (int, error) { return s.Expire(b.ctx, 500) },
-		} {
-			for moved := 500; moved == 500; {
-				if moved, err = sweep(); err != nil {
-					return err
-				}
-			}
+		if err := sweep(b.ctx, s); err != nil {
+			return err
 		}
 		if err := execute(b.ctx, p.dsn, "VACUUM idempotency_records", "VACUUM idempotency_responses", "VACUUM idempotency_due"); err != nil {
 			return err
 		}
 	}
-	// The last windows are a second from their end.
-	time.Sleep(time.Second)
-	for moved := 500; moved == 500; {
-		if moved, err = s.Expire(b.ctx, 500); err != nil {
-			return err
-		}
+	time.Sleep(replayFor) // the last windows end
+	if err := sweep(b.ctx, s); err != nil {
+		return err
 	}
 	if err := execute(b.ctx, p.dsn, "VACUUM (ANALYZE) idempotency_records", "VACUUM (ANALYZE) idempotency_due"); err != nil {
 		return err
@@ -75,6 +71,19 @@ func (b *bench) disk() error {
 	return nil
 }
 
+// sweep moves on whatever is over.
+func sweep(ctx context.Context, s *store.Store) (err error) {
+	const limit = 500
+	for _, move := range []func(context.Context, int) (int, error){s.Abandon, s.Expire} {
+		for moved := limit; moved == limit; {
+			if moved, err = move(ctx, limit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // churn claims and completes so many records, some at once.
 func (b *bench) churn(s *store.Store, records int) error {
 	const workers = 16
@@ -89,9 +98,9 @@ func (b *bench) churn(s *store.Store, records int) error {
 			for n := worker; n < records && errs[worker] == nil; n += workers {
 				k := newKey()
 				id := store.Identity{Scope: store.Scope{Tenant: "default", Actor: "shared", Operation: "create-order"}, Key: string(k[:])}
-				claim, _, err := s.Claim(b.ctx, id, store.Fingerprint{Algorithm: 1, Version: "v1"}, "", time.Minute)
+				claim, _, err := s.Claim(b.ctx, id, store.Fingerprint{Algorithm: 1, Version: "v1"}, "", lease)
 				if err == nil {
-					err = claim.Complete(b.ctx, store.Completion{Status: 201, Resource: "/orders/4711", Response: response, ReplayFor: time.Second})
+					err = claim.Complete(b.ctx, store.Completion{Status: 201, Resource: "/orders/4711", Response: response, ReplayFor: replayFor})
 				}
 				errs[worker] = err
 			}

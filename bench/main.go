@@ -41,6 +41,8 @@ var parts = []part{
 	{"bodies", "bodies of 0.2 to 500 KB", (*bench).bodies},
 	{"quotas", "first writes with quotas against first writes without", (*bench).quotas},
 	{"cost", "PostgreSQL's CPU, WAL, transaction ids; allocations", (*bench).cost},
+	{"designs", "plain reads and locks, prepared and not", (*bench).designs},
+	{"processor", "who uses the cores; profiles of Caddy, in .run/bench", (*bench).processor},
 	{"memory", "memory of 1,000 requests in flight", (*bench).memory},
 	{"expiry", "one million records that expire meanwhile", (*bench).expiry},
 	{"disk", "bytes on disk a record", (*bench).disk},
